@@ -65,7 +65,7 @@ def test_validate_imports_what_the_study_names(tmp_path: Path) -> None:
     used = {
         "targets": {
             *("exports", "local", "node_storage", "path", "queue_settings", "releasing"),
-            *("scenario", "setting"),
+            *("scenario", "server_options", "setting"),
         },
         "workloads": {"analysis", "scan"},
         "faults": {"disk_full"},

@@ -255,6 +255,21 @@ class Agent(ABC):
         """
 
     @abstractmethod
+    def can_drop_page_cache(self) -> bool:
+        """Return whether the agent may empty the whole page cache: whether it runs as root."""
+
+    @abstractmethod
+    def drop_page_cache(self) -> None:
+        """Empty the whole page cache, after writing back what is dirty.
+
+        Raises UnsupportedLevelError without root.
+        """
+
+    @abstractmethod
+    def network_interfaces(self) -> tuple[str, ...]:
+        """Return the network interfaces that are up, without loopback."""
+
+    @abstractmethod
     def devices(self, directory: str) -> tuple[str, ...]:
         """Return the kernel names of the block devices below a directory. Raises HeadraceError."""
 

@@ -17,10 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import psutil
 from typing_extensions import override
 
 from headrace import probes
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, MissingError, UnsupportedLevelError
 from headrace.jobs import Packet
 from headrace.launchers import (
     Agent,
@@ -43,6 +44,7 @@ from headrace.launchers.fork_server import Exit, ForkServer, ForkServerDiedError
 from headrace.launchers.node_storage import LocalNodeStorage
 from headrace.meters.node_meters import LocalNodeMeters
 from headrace.probes.sampler import Sampler, Samples, Sampling
+from headrace.system import page_cache
 from headrace.system.accounting import UseSoFar, process_use
 from headrace.system.cgroups import MemoryLimit
 from headrace.system.emulator import yield_to_kernel
@@ -144,6 +146,22 @@ class MachineAgent(LocalAgent):
     @override
     def prepare_cache(self, wanted: str, files: Sequence[str], own_device: bool) -> int | None:
         return prepare_cache(wanted, files, own_device)
+
+    @override
+    def can_drop_page_cache(self) -> bool:
+        return page_cache.can_drop_all()
+
+    @override
+    def drop_page_cache(self) -> None:
+        try:
+            page_cache.drop_all()
+        except MissingError as error:
+            raise UnsupportedLevelError(f"{self.name}: {error.message}") from error
+
+    @override
+    def network_interfaces(self) -> tuple[str, ...]:
+        states = psutil.net_if_stats()
+        return tuple(sorted(name for name, each in states.items() if each.isup and name != "lo"))
 
     @override
     def devices(self, directory: str) -> tuple[str, ...]:

@@ -270,6 +270,8 @@ class TrialRecord(msgspec.Struct, kw_only=True, frozen=True):
     node_facts: tuple[NodeFacts, ...] = ()
     """Each node that ran jobs, by number. Empty in records of versions before it, and where the
     nodes were not set up."""
+    server_facts: tuple[NodeFacts, ...] = ()
+    """Each server under test that had an agent (`server_agents` of the target), by number."""
     probes: JsonObject = {}
     """Further totals, by kind of probe."""
     probes_failed: dict[str, str] = {}

@@ -138,7 +138,11 @@ class PartsReader:
         known: dict[str, list[str]] = {
             "device": ["drives", "switch"],
             "node": self._node_names(site),
-            "server": [*(site.server if site is not None else ()), *targets],
+            "server": [
+                *(site.server if site is not None else ()),
+                *targets,
+                *_agents_of(targets),
+            ],
         }
         if options.covers not in known:
             allowed = ", ".join(f'covers = "{boundary}"' for boundary in known)
@@ -241,3 +245,10 @@ def source_of(part: NamedPlugin) -> str | None:
 def kinds_of(section: str) -> Mapping[str, Any]:
     """Return the kinds of a section, `target` or `workload`."""
     return target_package.kinds() if section == "target" else workload_package.kinds()
+
+
+def _agents_of(targets: Mapping[str, NamedPlugin]) -> list[str]:
+    """Return the names of servers that have an agent, as in records."""
+    given = (getattr(part.options, "server_agents", None) for part in targets.values())
+    most = max((len(each.split(",")) for each in given if each), default=0)
+    return [f"server-{number}" for number in range(most)]

@@ -16,6 +16,7 @@ from headrace.site import Site
 from headrace.study.factors import FAULT, find_factor
 from headrace.study.fields import anchor_drives, anchored_fields, with_level
 from headrace.study.model import RunOptions, Study
+from headrace.targets.server_options import SERVER_SETTINGS
 from headrace.validation import Model, Refusal, refusals
 
 
@@ -53,7 +54,7 @@ def hard_to_change(study: Study, factor: str, target: str) -> bool:
     """
     if factor == "target":
         return True
-    settings = target_package.kinds()[study.targets[target].kind].settings
+    settings = target_package.kinds()[study.targets[target].kind].settings | SERVER_SETTINGS
     for address in find_factor(study, factor):
         if address.section == "site" or (
             address.section == "run" and address.field in ("on", "batch")

@@ -10,7 +10,7 @@ from headrace.catalog import names
 from headrace.labels import ITSELF, Label
 from headrace.raid import SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
 from headrace.refusals import meant
-from headrace.targets import TargetOptions
+from headrace.targets.server_options import ServerOptions
 from headrace.units import MOST_DRIVES, MOST_HOSTS, Bytes
 
 Scheduler = Literal[
@@ -110,7 +110,7 @@ class Bricks(Export):
     on: str = Field("node", description='"node", or the name of a [site.server.NAME]')
 
 
-class ServedOptions(TargetOptions):
+class ServedOptions(ServerOptions):
     """Options of every kind that is reached over a network."""
 
     address: str | None = Field(
@@ -133,3 +133,7 @@ class ServedOptions(TargetOptions):
         default_factory=dict[str, object],
         description="parameters of the file service, by the simulator's names",
     )
+
+    def why_no_servers(self) -> str | None:
+        """Servers that are started for the study are on this machine."""
+        return None if self.address else "state `address` of the servers that exist already"

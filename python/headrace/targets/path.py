@@ -22,10 +22,11 @@ from headrace.targets import Location, Setting, TargetContext, TargetOptions
 from headrace.targets.local import LocalTarget, of_node
 from headrace.targets.queue_settings import NAMES, QueueSettings
 from headrace.targets.releasing import release_all
+from headrace.targets.server_options import ServerOptions
 from headrace.units import Bytes
 
 
-class PathOptions(TargetOptions):
+class PathOptions(ServerOptions):
     """`[target.NAME]` with `kind = "path"`."""
 
     path_fields: ClassVar[tuple[str, ...]] = ("path",)
@@ -69,6 +70,10 @@ class PathOptions(TargetOptions):
         multiple_of=64 << 10,
         description="on Lustre and BeeGFS: bytes of a stripe of a new file",
     )
+
+    def why_no_servers(self) -> str | None:
+        """A folder of each node's own has none."""
+        return 'with on = "node" the storage is that of the nodes' if self.on == "node" else None
 
     @property
     def directory(self) -> Path:

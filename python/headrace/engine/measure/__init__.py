@@ -8,6 +8,7 @@ The plan runs by whole plots (`whole_plot.py`): a target is set up, its trials r
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from pathlib import Path
 
 from headrace import faults as fault_package
@@ -20,7 +21,12 @@ from headrace.engine.measure.node_checks import node_problems
 from headrace.engine.measure.nodes import is_elsewhere, launcher_problems, nodes_wanted
 from headrace.engine.measure.service_probes import service_problems
 from headrace.engine.measure.space import space_problems
-from headrace.engine.measure.trial_meters import meter_problems, read_on_nodes
+from headrace.engine.measure.target_servers import server_problems
+from headrace.engine.measure.trial_meters import (
+    meter_problems,
+    read_on_nodes,
+    read_on_servers,
+)
 from headrace.engine.measure.whole_plot import Session, make_target, run_whole_plot
 from headrace.engine.repeating import Repeating
 from headrace.errors import Problem
@@ -95,7 +101,7 @@ class Measure(Engine):
             problems += fault_package.kinds()[options.what](options).check()
         problems += meter_problems(_read_here(study, plan))
         problems += service_problems(study)
-        problems += node_problems(study, plan, made.items(), forced_devices)
+        problems += _problems_elsewhere(study, plan, made, forced_devices)
         return list(dict.fromkeys(problems))
 
     def check_space(
@@ -145,10 +151,24 @@ class Measure(Engine):
                             run_whole_plot(session, trials)
 
 
+def _problems_elsewhere(
+    study: Study, plan: Plan, made: Mapping[str, Target], forced_devices: frozenset[str]
+) -> list[Problem]:
+    """Return what other machines lack: servers under test and nodes."""
+    cells = (
+        (trial.target, resolve(study, trial.target, trial.workload, trial.levels))
+        for trial in plan.trials
+    )
+    found = server_problems(cells, read_on_servers(study.meters))
+    return found + node_problems(study, plan, made.items(), forced_devices)
+
+
 def _read_here(study: Study, plan: Plan) -> list[NamedPlugin]:
     """Return the meters that this machine reads in any trial."""
     runs = (resolve(study, trial.target, trial.workload, trial.levels).run for trial in plan.trials)
     there = read_on_nodes(study.meters) if all(map(is_elsewhere, runs)) else {}
+    if any(getattr(part.options, "server_agents", None) for part in study.targets.values()):
+        there |= read_on_servers(study.meters)
     return [part for name, part in study.meters.items() if name not in there]
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headrace.engine.measure.nodes import is_elsewhere, nodes_wanted
-from headrace.engine.measure.trial_meters import as_data, machines_of, read_on_nodes
+from headrace.engine.measure.trial_meters import (
+    MeteredMachine,
+    as_data,
+    machines_of,
+    read_on_nodes,
+)
 from headrace.errors import HeadraceError, Problem
 from headrace.launchers import Agent, Launchers, NodesWanted, kinds, split_on
 from headrace.plan.trial import Plan
@@ -92,16 +97,17 @@ def _found(
                 key: _problems(target, nodes.agents, forced_devices)
                 for key, target in asked.targets.items()
             }
-            return found, _meter_problems(nodes.agents, meters)
+            return found, meter_lacks(machines_of(nodes.agents, meters))
     except HeadraceError as error:
         lack = Problem(error.message, f'on = "{on}"', error.hint or "start its nodes")
         return ({"": [lack]}, []) if asked.targets else ({}, [lack])
 
 
-def _meter_problems(agents: Sequence[Agent], meters: Mapping[str, NamedPlugin]) -> list[Problem]:
+def meter_lacks(machines: Iterable[MeteredMachine]) -> list[Problem]:
+    """Return what machines lack to read their meters, with the name of each."""
     return [
         Problem(f"{machine.agent.name}: {lack.what}", lack.needed_by, lack.remedy)
-        for machine in machines_of(agents, meters)
+        for machine in machines
         for lack in machine.agent.meters.check([as_data(part) for part in machine.parts])
     ]
 

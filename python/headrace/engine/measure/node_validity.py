@@ -24,12 +24,17 @@ def node_reasons(
     `clocks_s`: time between the two measurements of the clocks. On one node the release reaches all
     jobs at once, and what delays them is a wait for a CPU, which foreign load is judged by.
     """
-    lost = [_lost(node) for node in nodes if node.lost]
+    lost = lost_reasons(nodes)
     if len(nodes) < 2:
         return lost
     walls_s = [job.end_s - job.start_s for job in pool.jobs if job.ledger is not None]
     most_s = max(ALWAYS_ALLOWED_S, run.start_spread * min(walls_s, default=0.0))
     return [*lost, *_spread(nodes, most_s), *_clocks(nodes, most_s, clocks_s)]
+
+
+def lost_reasons(nodes: Sequence[NodeFacts]) -> list[Reason]:
+    """Return which nodes, or servers under test, were lost."""
+    return [_lost(node) for node in nodes if node.lost]
 
 
 def _lost(node: NodeFacts) -> Reason:

@@ -28,22 +28,22 @@ class NodeWatch:
         """
         self._agents = agents
         self._slots = slots
-        self._machines = [_unless_lost(agent.machine) for agent in agents]
+        self._machines = [unless_lost(agent.machine) for agent in agents]
         for agent in agents:
-            _unless_lost(agent.renew_clock)
+            unless_lost(agent.renew_clock)
         self._clocks = [agent.clock for agent in agents]
         self._clocks_at_s = time.monotonic()
         self.clocks_s = 0.0
         """Time between the two measurements of the clocks."""
-        self._kills = [_unless_lost(agent.out_of_memory) for agent in agents]
+        self._kills = [unless_lost(agent.out_of_memory) for agent in agents]
         self._clocks_after: list[Clock | None] = [None] * len(agents)
         self._kills_after: list[int | None] = [None] * len(agents)
 
     def finish(self) -> None:
         """Observe the nodes after the last job, while limits of memory still hold."""
         self.clocks_s = time.monotonic() - self._clocks_at_s
-        self._clocks_after = [_unless_lost(agent.measure_clock) for agent in self._agents]
-        self._kills_after = [_unless_lost(agent.out_of_memory) for agent in self._agents]
+        self._clocks_after = [unless_lost(agent.measure_clock) for agent in self._agents]
+        self._kills_after = [unless_lost(agent.out_of_memory) for agent in self._agents]
 
     def facts(self, pool: PoolResult, uses: Mapping[str, MachineUse]) -> tuple[NodeFacts, ...]:
         """Return the facts for the record. `uses`: of the CPUs of each kernel."""
@@ -69,7 +69,7 @@ class NodeWatch:
             cpu_model=machine.cpu_model,
             cpus=machine.cpus,
             memory_bytes=machine.memory_bytes,
-            clock=_clock(self._clocks[number], self._clocks_after[number]),
+            clock=node_clock(self._clocks[number], self._clocks_after[number]),
             start_first_s=first_s,
             start_last_s=last_s,
             foreign_cpus=None if use is None else (use.foreign_s + use.steal_s) / use.window_s,
@@ -99,14 +99,16 @@ def began(pool: PoolResult) -> list[JobEnd]:
     return [job for job in pool.jobs if job.job < pool.released and job.ledger is not None]
 
 
-def _unless_lost(ask: Callable[[], Known]) -> Known | None:
+def unless_lost(ask: Callable[[], Known]) -> Known | None:
+    """Return what a node answers; None if it is lost."""
     try:
         return ask()
     except LauncherLostError:
         return None
 
 
-def _clock(before: Clock, after: Clock | None) -> NodeClock:
+def node_clock(before: Clock, after: Clock | None) -> NodeClock:
+    """Return how a clock related to the engine's before and after the jobs, for the record."""
     return NodeClock(
         offset_s=before.offset_s,
         uncertainty_s=max(each.uncertainty_s for each in (before, after) if each is not None),

@@ -69,6 +69,9 @@ class Outcome:
     machine_use: MachineUse | None = None
     """Use of the CPUs while the jobs ran."""
     node_facts: tuple[NodeFacts, ...] = ()
+    server_facts: tuple[NodeFacts, ...] = ()
+    server_totals: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """Totals of the probes of servers under test, by server and kind."""
     clocks_s: float = 0.0
     """Time between the two measurements of the nodes' clocks."""
     energy: Energy = field(default_factory=Energy)

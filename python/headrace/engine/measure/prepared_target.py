@@ -7,6 +7,7 @@ from pathlib import Path
 
 from headrace.engine import Run
 from headrace.engine.measure.sources import Source
+from headrace.engine.measure.target_servers import TargetServers
 from headrace.launchers import Launcher, Nodes
 from headrace.targets import Held, Location, Target, TargetContext
 from headrace.workloads import Workload
@@ -25,6 +26,7 @@ class PreparedTarget:
     slots_max: int
     work_dir: Path
     nodes: Nodes
+    servers: TargetServers
     held: dict[str, Held] = field(default_factory=dict[str, Held])
     """Data set files of a target that is reached by URL, by URL."""
     put: dict[tuple[str, ...], list[Held]] = field(

@@ -55,6 +55,15 @@ def read_on_nodes(parts: Mapping[str, NamedPlugin]) -> dict[str, NamedPlugin]:
     }
 
 
+def read_on_servers(parts: Mapping[str, NamedPlugin]) -> dict[str, NamedPlugin]:
+    """Return the meters that each server with an agent has for itself."""
+    return {
+        name: part
+        for name, part in parts.items()
+        if part.options.covers == "server" and meter_of(part).in_band()
+    }
+
+
 def as_data(part: NamedPlugin) -> MeterOfNode:
     """Return a meter in the form that an agent receives."""
     options = part.options.model_dump(mode="json", exclude_unset=True)
@@ -67,7 +76,7 @@ class MeteredMachine:
 
     agent: Agent
     of: tuple[str, ...]
-    """Names of the nodes that it is."""
+    """Names of the nodes, or servers, that it is."""
     parts: tuple[NamedPlugin, ...]
     error: str | None = None
     """Why its agent gives nothing."""
@@ -87,20 +96,24 @@ class MeteredMachine:
         self.logs = [log.shifted(self.agent.clock.offset_s) for log in found]
 
 
-def machines_of(agents: Sequence[Agent], parts: Mapping[str, NamedPlugin]) -> list[MeteredMachine]:
-    """Return the machines on which these meters are read: nodes of one kernel are one machine."""
+def machines_of(
+    agents: Sequence[Agent], parts: Mapping[str, NamedPlugin], target: str = ""
+) -> list[MeteredMachine]:
+    """Return the machines on which these meters are read: nodes of one kernel are one machine.
+
+    `target`: for servers, the name that stands for all of them.
+    """
     by_kernel: dict[str, list[Agent]] = {}
     for agent in agents:
         by_kernel.setdefault(agent.kernel, []).append(agent)
     found: list[MeteredMachine] = []
     for each in by_kernel.values():
         names = tuple(agent.name for agent in each)
+        known = {*names, target}
         wanted = tuple(
             part
             for part in parts.values()
-            if part.options.covers == "device"
-            or not part.options.of
-            or {*part.options.of} & {*names}
+            if part.options.covers == "device" or not part.options.of or {*part.options.of} & known
         )
         if wanted:
             found.append(MeteredMachine(each[0], names, wanted))
@@ -110,14 +123,25 @@ def machines_of(agents: Sequence[Agent], parts: Mapping[str, NamedPlugin]) -> li
 class Metering:
     """The meters of one trial, read from just before the release to the end of its jobs."""
 
-    def __init__(self, parts: Mapping[str, NamedPlugin], nodes: Sequence[Agent] = ()) -> None:
-        """`nodes`: agents that read the meters of their own machines; if none, all are read
-        here."""
-        there = read_on_nodes(parts) if nodes else {}
+    def __init__(
+        self,
+        parts: Mapping[str, NamedPlugin],
+        nodes: Sequence[Agent] = (),
+        servers: Sequence[Agent] = (),
+        target: str = "",
+    ) -> None:
+        """`nodes` and `servers` (of `target`): agents that read the meters of their own machines;
+        if none, all are read here."""
+        of_nodes = read_on_nodes(parts) if nodes else {}
+        of_servers = read_on_servers(parts) if servers else {}
+        there = {**of_nodes, **of_servers}
         self.parts = parts
         self.rows: list[PowerRow] = []
         """The series of watts, after `finish`."""
-        self._machines = machines_of(nodes, there)
+        self._machines = [
+            *machines_of(nodes, of_nodes),
+            *machines_of(servers, of_servers, target),
+        ]
         here = {name: meter_of(part) for name, part in parts.items() if name not in there}
         self._sampler = MeterSampler(here)
         self._load = None if all(meter.live for meter in here.values()) else CpuLoad()

@@ -24,6 +24,7 @@ from headrace.records.trial_record import (
     NODE_LOST,
     CpuTotals,
     DeviceTotals,
+    JsonObject,
     SettingRecord,
     TrialRecord,
     Validity,
@@ -128,16 +129,14 @@ def _ran(
     # Where clients synchronise before their first request, links are idle until then.
     span_s = results.get("span_s") or pool.last_done_s
     full_links = validity.full_links(values.get("network"), prepared.nodes.rates(), span_s)
-    interference = None
-    if outcome.machine_use is not None:
-        interference = interference_of(outcome.machine_use, pool.jobs, pool.last_done_s)
+    use = outcome.machine_use
+    interference = None if use is None else interference_of(use, pool.jobs, pool.last_done_s)
     verdict = verdict_on(
         prepared, resolved, workload, outcome, pool, samples, full_links, interference
     )
     device, cpu = values.pop("block", None), values.pop("cpu", None)
     inventory = measured_inventory(trial.target, resolved, prepared)
-    if samples.by_node:
-        values["nodes"] = samples.by_node
+    values |= _by_machine(outcome, samples)
     return TrialRecord(
         **identity(prepared.run.study, trial, resolved),
         engine="measure",
@@ -157,6 +156,7 @@ def _ran(
         energy=completed(outcome.energy, resolved.site, inventory, pool.last_done_s),
         inventory=inventory,
         node_facts=outcome.node_facts,
+        server_facts=outcome.server_facts,
         probes=values,
         probes_failed=samples.failed,
         full_links=tuple(full_links),
@@ -173,6 +173,15 @@ def _ran(
         emulators=tuple(outcome.emulators),
         clock={"release_monotonic_s": pool.release_monotonic_s},
     )
+
+
+def _by_machine(outcome: Outcome, samples: TrialSamples) -> dict[str, JsonObject]:
+    """Return the totals of each node and server, where they are known."""
+    found: dict[str, JsonObject] = {
+        "nodes": {**samples.by_node},
+        "servers": {**outcome.server_totals},
+    }
+    return {name: totals for name, totals in found.items() if totals}
 
 
 def _device(

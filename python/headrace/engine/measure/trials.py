@@ -7,7 +7,7 @@ import datetime
 import os
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.datasets import Data, OwnFiles
@@ -28,6 +28,7 @@ from headrace.engine.measure.packet_files import FilePlace, QueryFile
 from headrace.engine.measure.packets import Packetiser
 from headrace.engine.measure.prepared_target import PreparedTarget
 from headrace.engine.measure.service_probes import ServiceProbes
+from headrace.engine.measure.target_servers import ServerWatch
 from headrace.engine.measure.teardown import TearDown
 from headrace.engine.measure.trial_meters import Metering
 from headrace.engine.packet_sizes import Sizes, first_events
@@ -97,7 +98,10 @@ class _TrialRun:
         task = self._task(layout, scratch_root, meeting)
         self._run_jobs(task)
         with contextlib.suppress(LauncherLostError):  # of a lost node: its jobs say so
-            self.outcome.settings_after = self.prepared.target.read_settings()
+            self.outcome.settings_after = {
+                **self.prepared.target.read_settings(),
+                **self.prepared.servers.read_settings(),
+            }
 
     # -- used by every step --
 
@@ -164,7 +168,11 @@ class _TrialRun:
         Raises UnsupportedLevelError unless all took effect: jobs never run at a level other than
         requested.
         """
-        applied = self.prepared.target.apply(self.resolved.target_options, self.prepared.context)
+        options = self.resolved.target_options
+        applied = [
+            *self.prepared.target.apply(options, self.prepared.context),
+            *self.prepared.servers.apply(options),
+        ]
         self.outcome.settings = applied
         if lacking := [setting for setting in applied if not setting.applied]:
             raise UnsupportedLevelError(
@@ -182,6 +190,7 @@ class _TrialRun:
         prepared, cache = self.prepared, self._run.cache
         if cache == "cold":
             prepared.target.drop_caches(prepared.context)
+            prepared.servers.drop_caches()
         if cache in _CACHE_PHASES:
             prepared.run.observer.phase(_CACHE_PHASES[cache])
         resident = [
@@ -337,9 +346,14 @@ class _TrialRun:
         later("lifting faults", lambda: self._lift(injector), vital=True)
         later("killing the jobs", pool.kill)
         later("stopping the probes", probes.stop)
+        servers = ServerWatch(prepared.servers, self._run.series_interval)
+        later("stopping the probes of servers", servers.finish)
         agents = prepared.nodes.agents[: self._run.nodes]
         metering = self._metering = Metering(
-            prepared.run.study.meters, agents if prepared.launcher.elsewhere else ()
+            prepared.run.study.meters,
+            agents if prepared.launcher.elsewhere else (),
+            prepared.servers.agents,
+            prepared.servers.target,
         )
         later("closing the meters", metering.stop)
         services = ServiceProbes(prepared.run.study.probes)
@@ -351,6 +365,7 @@ class _TrialRun:
         jobs = pool.get_ready()
         metering.start()
         self._watch = watch = InterferenceWatch(prepared)
+        servers.start(self.keep)
         probes.start(location, jobs, self.keep)
         services.start(Watch((), (), None, self.keep))
         before_j = attached_energy_j(location)
@@ -361,6 +376,8 @@ class _TrialRun:
         uses = watch.finish()
         outcome.machine_use = combined_use([*uses.values()]) if uses else None
         outcome.samples = probes.finish()
+        servers.finish()
+        servers.put_into(outcome.samples, outcome.pool.release_monotonic_s)
         metering.stop()
         services.finish(outcome.samples, outcome.pool.release_monotonic_s)
         outcome.emulators = emulator_reports(location)
@@ -370,6 +387,8 @@ class _TrialRun:
         nodes.finish()
         outcome.node_facts = nodes.facts(outcome.pool, uses)
         outcome.clocks_s = nodes.clocks_s
+        outcome.server_totals = servers.totals()
+        outcome.server_facts = servers.facts(outcome.pool.release_monotonic_s)
 
     def _energy(self, drives: Energy, metering: Metering) -> Energy:
         """Return the energy of the trial, `drives` being that of emulated drives."""
@@ -380,7 +399,7 @@ class _TrialRun:
         channels, failed = metering.finish(pool.release_monotonic_s, pool.last_done_s)
         if metering.rows:
             series["power"] = [{**row} for row in metering.rows]
-        location = prepared.location
+        location, servers = prepared.location, prepared.servers
         site = site_of(
             self.resolved,
             prepared.nodes.names[: self._run.nodes],
@@ -390,7 +409,9 @@ class _TrialRun:
             None if cpu is None else cpu.values["busy_s"],
             prepared.run.study.base,
         )
-        return energy_of_site(drives, channels, failed, site)
+        if servers.agents:
+            site = replace(site, servers=servers.names)
+        return energy_of_site(drives, servers.covered(channels), failed, site)
 
     def _progress(self, done: int, running: int, events_per_s: float) -> None:
         """Report the progress of the jobs, and the CPU use of other programs, to the observer."""

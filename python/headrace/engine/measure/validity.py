@@ -90,12 +90,7 @@ def cold(
     if run.cache != "cold":
         return []
     found: list[Reason] = []
-    wanted: dict[str | None, int] = {}
-    for job in jobs:
-        if job.output is not None:
-            key = job.file if job.file is not None else f"job {job.job}"
-            wanted[key] = max(wanted.get(key, 0), job.output.bytes_unique)
-    unique = sum(wanted.values())
+    unique = _unique_bytes(jobs)
     if resident_bytes is not None and unique and resident_bytes > (1 - COLD_SHARE) * unique:
         found.append(
             reason(
@@ -115,6 +110,29 @@ def cold(
             )
         )
     return found
+
+
+def _unique_bytes(jobs: Sequence[JobEnd]) -> int:
+    """Return the bytes that jobs requested of their files, each counted once."""
+    wanted: dict[str | None, int] = {}
+    for job in jobs:
+        if job.output is not None:
+            key = job.file if job.file is not None else f"job {job.job}"
+            wanted[key] = max(wanted.get(key, 0), job.output.bytes_unique)
+    return sum(wanted.values())
+
+
+def cold_servers(run: RunOptions, jobs: Sequence[JobEnd], bytes_read: int | None) -> list[Reason]:
+    """Return a reason for a cold trial whose data did not come from the servers' disks.
+
+    `bytes_read`: by the disks of all servers; None if not known.
+    """
+    unique = _unique_bytes(jobs)
+    if run.cache != "cold" or bytes_read is None or bytes_read >= COLD_SHARE * unique:
+        return []
+    moved, asked = format_amount(bytes_read), format_amount(unique)
+    text = f"the servers' disks read {moved} where jobs asked for {asked}, each counted once"
+    return [reason("cache-not-cold", text)]
 
 
 def full_links(

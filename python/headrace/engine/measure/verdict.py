@@ -9,9 +9,10 @@ from headrace.engine.measure import validity
 from headrace.engine.measure.emulator_reports import with_service
 from headrace.engine.measure.job_pool import PoolResult
 from headrace.engine.measure.node_probes import TrialSamples
-from headrace.engine.measure.node_validity import node_reasons
+from headrace.engine.measure.node_validity import lost_reasons, node_reasons
 from headrace.engine.measure.outcome import Outcome
 from headrace.engine.measure.prepared_target import PreparedTarget
+from headrace.engine.measure.target_servers import bytes_read
 from headrace.probes.block import competing_io
 from headrace.records.interference import Interference
 from headrace.records.trial_record import Reason
@@ -51,6 +52,9 @@ def verdict_on(
     reasons += validity.settings(outcome.settings, outcome.settings_after)
     if not reasons:
         reasons += validity.cold(run, pool.jobs, values.get("block"), outcome.resident_bytes)
+    if not reasons:
+        reasons += validity.cold_servers(run, pool.jobs, bytes_read(outcome.server_totals))
+    reasons += lost_reasons(outcome.server_facts)
     reasons += validity.too_short(run, pool.last_done_s)
     reasons += validity.steady(run, pool.jobs, pool.last_done_s)
     reasons += validity.faults(outcome.injected)

@@ -16,6 +16,7 @@ from headrace.engine.measure import sources
 from headrace.engine.measure.nodes import check_shared, is_elsewhere, launcher_of, nodes_wanted
 from headrace.engine.measure.outcome import ENDS_THE_RUN, Failure, Outcome, Step, failure_of
 from headrace.engine.measure.prepared_target import PreparedTarget
+from headrace.engine.measure.target_servers import servers_of
 from headrace.engine.measure.teardown import TearDown, try_again
 from headrace.engine.measure.trial_record import write_failure, write_outcome
 from headrace.engine.measure.trials import run_trial
@@ -147,6 +148,12 @@ class _WholePlot:
             agents=nodes.agents,
             storages=tuple(agent.storage for agent in nodes.agents),
         )
+        servers = self._teardown.entered(
+            "ending the agents of servers",
+            servers_of(name, first.target_options, context.journal, session.launchers),
+        )
+        self._teardown.later("restoring the settings of servers", servers.restore)
+        servers.manage(context)
         made = sources.prepared(source_targets, context)
         for source in made.values():
             release = source.target.release
@@ -165,6 +172,7 @@ class _WholePlot:
             session.slots_max,
             context.work_dir,
             nodes,
+            servers,
             sources=made,
         )
         check_shared(self._prepared.location, nodes)

@@ -99,6 +99,18 @@ class RemoteAgent(Agent):
         return self.connection.call(Agent.prepare_cache, wanted, files, own_device)
 
     @override
+    def can_drop_page_cache(self) -> bool:
+        return self.connection.call(Agent.can_drop_page_cache)
+
+    @override
+    def drop_page_cache(self) -> None:
+        self.connection.call(Agent.drop_page_cache)
+
+    @override
+    def network_interfaces(self) -> tuple[str, ...]:
+        return self.connection.call(Agent.network_interfaces)
+
+    @override
     def devices(self, directory: str) -> tuple[str, ...]:
         return self.connection.call(Agent.devices, directory)
 
