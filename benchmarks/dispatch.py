@@ -132,14 +132,9 @@ def launcher(place: Path, on: str, nodes: int) -> Iterator[tuple[str, dict[str, 
         with dask_cluster(nodes) as address:
             yield f"dask://{address}", dict(os.environ)
         return
-    added = place / "dispatch-1.0.dist-info"
-    added.mkdir()
-    (added / "METADATA").write_text("Metadata-Version: 2.1\nName: dispatch\nVersion: 1.0\n")
-    (added / "entry_points.txt").write_text(
-        "[headrace.launchers]\nprocess = agent_process:Process\n"
-    )
-    paths = f"{place}:{TESTS}:{os.environ.get('PYTHONPATH', '')}"
-    yield "process", {**os.environ, "PYTHONPATH": paths}
+    import agent_process
+
+    yield "process", {**os.environ, **agent_process.installed_in(place)}
 
 
 def run(on: str, nodes: int, **fields: Any) -> tuple[list[dict[str, Any]], Any, Watched, float]:

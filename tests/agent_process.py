@@ -1,4 +1,4 @@
-"""Launchers for test_launcher_contract.py whose nodes are node processes of this machine.
+"""Launchers for tests and benchmarks/dispatch.py whose nodes are node processes of this machine.
 
 Nothing that the engine, an agent or a job does depends on memory that they share. On `elsewhere`
 the nodes have another monotonic clock than the engine, as on another machine.
@@ -7,9 +7,11 @@ the nodes have another monotonic clock than the engine, as on another machine.
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 from typing_extensions import override
 
@@ -20,6 +22,7 @@ from headrace.launchers.remote.streams import ENTRY, connected
 from headrace.system.journal import Journal
 from headrace.system.owned import work_directory
 
+HERE = Path(__file__).parent
 AHEAD_S = 5000
 """By how much the clock of `elsewhere` is ahead of the engine's."""
 
@@ -33,8 +36,9 @@ class Process(RemoteLauncher):
     @override
     @contextmanager
     def connect(self, journal: Journal, wanted: NodesWanted) -> Generator[list[NodeConnection]]:
-        place, _ = work_directory(journal)
+        place, entry = work_directory(journal)
         with contextlib.ExitStack() as stack:
+            stack.callback(journal.put_back, [entry])
             found: list[NodeConnection] = []
             for node in wanted.clients:
                 argv = [*self.before, sys.executable, "-c", ENTRY, str(journal.file.parent)]
@@ -57,3 +61,14 @@ class Elsewhere(Process):
         agent = super().agent(connection)
         agent.kernel += f" {AHEAD_S} s ahead"
         return agent
+
+
+def installed_in(place: Path) -> dict[str, str]:
+    """Make a package in a folder that registers `on = "process"`; return what finds it there."""
+    added = place / "processes-1.0.dist-info"
+    added.mkdir()
+    (added / "METADATA").write_text("Metadata-Version: 2.1\nName: processes\nVersion: 1.0\n")
+    (added / "entry_points.txt").write_text(
+        "[headrace.launchers]\nprocess = agent_process:Process\n"
+    )
+    return {"PYTHONPATH": f"{place}:{HERE}:{os.environ.get('PYTHONPATH', '')}"}

@@ -93,9 +93,10 @@ def running(
             Journal.open("a test", place / "journal") as journal,
             Launchers() as opened,
             part(opened) as launcher,
-            launcher.nodes(journal, wanted) as nodes,
         ):
-            yield launcher, nodes
+            with launcher.nodes(journal, wanted) as nodes:
+                yield launcher, nodes
+            assert not journal.open_entries, "a whole plot leaves nothing until the run ends"
         left = [file.read_text() for file in (place / "journal").iterdir()]
         assert left == [], "nothing is left to undo"
 

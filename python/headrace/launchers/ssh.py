@@ -86,8 +86,9 @@ class Ssh(RemoteLauncher):
     def connect(self, journal: Journal, wanted: NodesWanted) -> Generator[list[NodeConnection]]:
         names = [node.name for node in wanted.clients]
         hosts, python = _hosts_of(names, wanted.address), _python_of(wanted)
-        place, _ = work_directory(journal)
+        place, entry = work_directory(journal)
         with ExitStack() as stack:
+            stack.callback(journal.put_back, [entry])
             found = [
                 stack.enter_context(_Session(name, host, python, _NODE, place / f"{name}.log"))
                 for name, host in zip(names, hosts, strict=True)
