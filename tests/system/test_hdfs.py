@@ -55,6 +55,9 @@ def test_copies_of_blocks_survive_a_lost_data_node(context: TargetContext, tmp_p
             assert sum(blocks) >= size, "each holds a copy"
             assert max(blocks) <= 1 << 20
 
+        located = target.locate([held.url], within)
+        assert sorted(located[held.url]) == ["store-0", "store-1"]
+
         def skimmed() -> int:
             place = tmp_path / f"scratch-{time.monotonic_ns()}"
             place.mkdir()

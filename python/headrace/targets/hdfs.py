@@ -7,9 +7,11 @@ an existing Hadoop cluster. Also simulated in virtual time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
+from urllib.parse import urlsplit
 
 from pydantic import Field
 from typing_extensions import override
@@ -17,9 +19,10 @@ from typing_extensions import override
 from headrace.errors import HeadraceError, Problem
 from headrace.labels import Label
 from headrace.site import Site
-from headrace.system.cluster import Node, NodeSettings
+from headrace.system.cluster import Node, NodeSettings, call_inside
 from headrace.system.servers import Server
 from headrace.system.servers.hdfs import RPC_PORT, DataNode, HdfsSettings, NameNode, reach_name_node
+from headrace.system.servers.hdfs_blocks import holders, located_blocks
 from headrace.system.waiting import retry
 from headrace.targets import Held, Location, ModelledStorage, TargetContext, TargetOptions
 from headrace.targets.bricks import BricksTarget
@@ -31,6 +34,7 @@ from headrace.units import MOST_HOSTS, Bytes, Seconds
 _READY_S = 90.0
 """Several Java processes start at once."""
 _JOINED_S = 30.0
+_ASKED_S = 5.0
 
 
 class HdfsOptions(ServedOptions):
@@ -197,6 +201,37 @@ class Hdfs(BricksTarget):
         self, files: Sequence[Path], folder: str, context: TargetContext, say: Callable[[str], None]
     ) -> list[Held]:
         return put(files, f"{self._url}/{folder}", self._uploads_from, context, {}, say)
+
+    @override
+    def locate(self, files: Sequence[str], context: TargetContext) -> Mapping[str, tuple[str, ...]]:
+        """Ask the name node for the data nodes that hold at least half of each file.
+
+        The locations are unknown where a cluster of the user's own does not answer on the default
+        port.
+        """
+        names: dict[str, str] = {}
+        inside: str | None = None
+        patience_s = _ASKED_S
+        if context.cluster is not None and self.options.address is None:
+            names = {node.address: node.name for node in context.cluster}
+            inside = context.cluster[self._name_node].namespace
+            patience_s = _READY_S  # the first request starts the name node's web application
+        found: dict[str, tuple[str, ...]] = {}
+        for url in files:
+            parts = urlsplit(url)
+            try:
+                blocks = call_inside(
+                    inside, partial(located_blocks, parts.hostname or "", parts.path, patience_s)
+                )
+            except (OSError, ValueError) as error:
+                if self.options.address is not None:
+                    return {}
+                raise HeadraceError(
+                    f"target {self.name}: the name node does not say where {parts.path} is: {error}"
+                ) from error
+            if hosts := holders(blocks):
+                found[url] = tuple(names.get(host, host) for host in hosts)
+        return found
 
     @override
     def clear(self, folder: str, context: TargetContext) -> None:

@@ -24,9 +24,9 @@ from headrace.system.cluster import Node, call_inside
 from headrace.system.processes import run_program
 from headrace.system.servers import Server, ServerContext
 from headrace.system.servers.hadoop import class_path, missing
+from headrace.system.servers.hdfs_blocks import NAME_HTTP_PORT
 
 RPC_PORT = 8020
-_NAME_HTTP_PORT = 9870
 _DATA_PORT, _DATA_IPC_PORT, _DATA_HTTP_PORT = 9866, 9867, 9864
 _JMX_PATIENCE_S = 5.0
 _CONNECT_PATIENCE_S = 5.0
@@ -133,7 +133,7 @@ class NameNode(_Daemon):
     """
 
     kind: ClassVar[str] = "hdfs"
-    ports: ClassVar[tuple[int, ...]] = (RPC_PORT, _NAME_HTTP_PORT)
+    ports: ClassVar[tuple[int, ...]] = (RPC_PORT, NAME_HTTP_PORT)
     main: ClassVar[str] = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 
     @property
@@ -147,7 +147,7 @@ class NameNode(_Daemon):
         return {
             "fs.defaultFS": self.url,
             "dfs.namenode.rpc-address": f"{address}:{RPC_PORT}",
-            "dfs.namenode.http-address": f"{address}:{_NAME_HTTP_PORT}",
+            "dfs.namenode.http-address": f"{address}:{NAME_HTTP_PORT}",
             "dfs.namenode.name.dir": (context.work_dir / "image").as_uri(),
             "dfs.namenode.resource.du.reserved": str(1 << 20),
             "dfs.namenode.datanode.registration.ip-hostname-check": "false",
@@ -187,8 +187,8 @@ class NameNode(_Daemon):
         damaged; and whether safe mode is on. Raises HeadraceError when it does not answer.
         """
         try:
-            system = self.bean(_NAME_HTTP_PORT, "Hadoop:service=NameNode,name=FSNamesystem")
-            state = self.bean(_NAME_HTTP_PORT, "Hadoop:service=NameNode,name=FSNamesystemState")
+            system = self.bean(NAME_HTTP_PORT, "Hadoop:service=NameNode,name=FSNamesystem")
+            state = self.bean(NAME_HTTP_PORT, "Hadoop:service=NameNode,name=FSNamesystemState")
         except (OSError, ValueError, KeyError) as error:
             raise HeadraceError(f"the name node {self.name} does not answer: {error}") from error
         return {
@@ -219,7 +219,7 @@ class NameNode(_Daemon):
 
         Raises OSError or ValueError when the name node does not answer.
         """
-        info = self.bean(_NAME_HTTP_PORT, "Hadoop:service=NameNode,name=NameNodeInfo")
+        info = self.bean(NAME_HTTP_PORT, "Hadoop:service=NameNode,name=NameNodeInfo")
         nodes: dict[str, dict[str, Any]] = json.loads(info["LiveNodes"])
         return {str(node["xferaddr"]) for node in nodes.values()}
 
