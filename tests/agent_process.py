@@ -15,7 +15,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from headrace.launchers import NodesWanted
+from headrace.launchers import Launchers, NodesWanted
 from headrace.launchers.remote.connection import NodeConnection
 from headrace.launchers.remote.launcher import RemoteAgent, RemoteLauncher
 from headrace.launchers.remote.streams import ENTRY, connected
@@ -33,6 +33,11 @@ class Process(RemoteLauncher):
     kind = "process"
     before: tuple[str, ...] = ()
 
+    def __init__(self, others: Launchers) -> None:
+        super().__init__(others)
+        self.commands: dict[str, list[str]] = {}
+        """What starts the process of a node, now and when it was lost."""
+
     @override
     @contextmanager
     def connect(self, journal: Journal, wanted: NodesWanted) -> Generator[list[NodeConnection]]:
@@ -41,7 +46,13 @@ class Process(RemoteLauncher):
             stack.callback(journal.put_back, [entry])
             found: list[NodeConnection] = []
             for node in wanted.clients:
-                argv = [*self.before, sys.executable, "-c", ENTRY, str(journal.file.parent)]
+                argv = self.commands[node.name] = [
+                    *self.before,
+                    sys.executable,
+                    "-c",
+                    ENTRY,
+                    str(journal.file.parent),
+                ]
                 found.append(connected(node.name, argv, place / f"{node.name}.log"))
                 stack.callback(found[-1].close)
             yield found

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
+import psutil
 import pytest
 
 from headrace.system.waiting import wait_until
@@ -140,6 +144,56 @@ def test_the_doctor_says_what_is_wrong_with_nodes_and_what_a_study_lacks(
     on_hosts.study(text.replace('on = "ssh', '# "ssh').replace("nodes = 2", ""))
     refused = on_hosts.run("cluster", "doctor", "study.toml")
     assert refused.returncode == 2 and "on this machine alone" in refused.stderr
+
+
+SUSTAINED = """
+load = "sustained"
+duration = "3 s"
+"""
+
+
+def node_processes(server: SshServer) -> list[int]:
+    """Those that the server has started, without shells."""
+    found: list[int] = []
+    for process in psutil.Process(server.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            words = process.cmdline()
+            if "python" in words[0] and any("headrace-node;" in word for word in words):
+                found.append(process.pid)
+    return found
+
+
+def test_a_lost_node_returns_and_the_trial_is_run_again(
+    on_hosts: Workspace, memory: Path, server: SshServer
+) -> None:
+    text = STUDY.format(storage=memory, hosts="alpha,beta", nodes=2, more=SUSTAINED)
+    text = text.replace("slots = 2\n", "").replace(
+        "echo $PPID; sleep 1", f"touch {memory}/began-$$; sleep 0.3"
+    )
+    study = on_hosts.study(text + '[factors]\n"run.slots" = [1, 2]\n')
+
+    def kill() -> None:
+        assert wait_until(lambda: len(list(memory.glob("began-*"))) >= 4, 60, 0.05)
+        os.kill(node_processes(server)[0], signal.SIGKILL)
+
+    killing = threading.Thread(target=kill)
+    killing.start()
+    ended = on_hosts.run("run", study, "--results", "results")
+    killing.join()
+    assert ended.returncode == 5 and "Traceback" not in ended.stderr, ended.stdout + ended.stderr
+    first, second = sorted(on_hosts.trials(), key=lambda trial: trial["index"])
+    assert "node-lost" in [reason["code"] for reason in first["validity"]["reasons"]]
+    (lost,) = [node for node in first["node_facts"] if "events" in node]
+    assert [event["what"] for event in lost["events"]] == ["lost"]
+    assert second["validity"]["valid"], second["validity"]
+    (back,) = [node for node in second["node_facts"] if "events" in node]
+    assert back["name"] == lost["name"] and back["start_first_s"] is not None
+    assert [event["what"] for event in back["events"]] == ["returned"]
+    again = on_hosts.run("resume", "results", "--retry-invalid")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert [trial["validity"]["valid"] for trial in on_hosts.trials()] == [True, True]
+    assert [path.name for path in on_hosts.place.glob("results/retried/*")] == [f"{first['id']}.1"]
+    assert wait_until(lambda: not children_of(server).split(), 30, 0.1), "a connection is left"
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,16 @@ import pytest
 from agent_process import Process
 from headrace.engine.measure.job_pool import JobPool, PoolResult, PoolTask
 from headrace.jobs import JobInput
-from headrace.launchers import Launchers, Nodes, NodesWanted
+from headrace.launchers import Launchers, NodeLostError, Nodes, NodesWanted
 from headrace.launchers.remote.agent import RemoteAgent
+from headrace.launchers.remote.streams import ENTRY, connected
 from headrace.system.cluster import NodeSettings
+from headrace.system.identity import start_ticks
 from headrace.system.journal import Journal
 from headrace.system.waiting import wait_until
 
-NODES = NodesWanted((NodeSettings("node-0"), NodeSettings("node-1")))
+NODES = NodesWanted((NodeSettings("node-0"), NodeSettings("node-1")), silence_s=2.0)
+PATIENCE_S = 60.0
 
 
 @pytest.fixture
@@ -78,19 +82,26 @@ def result_of(pool: JobPool) -> PoolResult:
         pool.close()
 
 
+def when_jobs_run(place: Path, count: int, do: Callable[[], object]) -> threading.Thread:
+    """A thread that does something once this many jobs have started."""
+
+    def wait() -> None:
+        assert wait_until(lambda: len(list(place.glob("job-*/began"))) >= count, PATIENCE_S, 0.05)
+        do()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
 def test_slots_of_other_nodes_are_kept_full_when_one_is_lost(
     running: tuple[Process, Nodes], tmp_path: Path
 ) -> None:
     launcher, nodes = running
     place = tmp_path / "jobs"
-    pool = pool_of(launcher, nodes, place, "sleep 0.2", jobs_total=12)
+    pool = pool_of(launcher, nodes, place, "touch began; sleep 0.2", jobs_total=12)
 
-    def kill() -> None:
-        assert wait_until(lambda: len(list(place.glob("job-*/"))) >= 5, 60, 0.05)
-        os.kill(pid_of(nodes, 1), signal.SIGTERM)
-
-    killing = threading.Thread(target=kill)
-    killing.start()
+    killing = when_jobs_run(place, 5, lambda: os.kill(pid_of(nodes, 1), signal.SIGTERM))
     result = result_of(pool)
     killing.join()
     failed = [job for job in result.jobs if job.exit != "ok"]
@@ -101,3 +112,65 @@ def test_slots_of_other_nodes_are_kept_full_when_one_is_lost(
     assert result.jobs[-1].slot == 0, "the other node went on"
     (event,) = nodes.agents[1].take_events()
     assert event.what == "lost" and nodes.agents[0].take_events() == []
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_lost_node_returns_and_nothing_of_before_is_left_there(
+    running: tuple[Process, Nodes], tmp_path: Path, sent: signal.Signals
+) -> None:
+    """A killed process has left its journal; a stopped one is silent, and its jobs go on."""
+    launcher, nodes = running
+    place = tmp_path / "jobs"
+
+    def end(*_: object) -> None:
+        if nodes.agents[1].is_lost:
+            pool.kill()
+
+    pool = pool_of(launcher, nodes, place, "echo $$ > began; exec sleep 60", progress=end)
+    before = pid_of(nodes, 1)
+    losing = when_jobs_run(place, 2, lambda: os.kill(before, sent))
+    pool.get_ready()
+    result = pool.run()
+    losing.join()
+    pool.close()
+    assert "is lost" in str(result.jobs[1].cause)
+    job = int((place / "job-0001" / "began").read_text())
+    launcher.regain(nodes.agents, PATIENCE_S)
+    assert not nodes.agents[1].is_lost and pid_of(nodes, 1) != before
+    assert start_ticks(before) is None
+    assert wait_until(lambda: start_ticks(job) is None, PATIENCE_S, 0.05), "it would run twice"
+    events = nodes.agents[1].take_events()
+    assert [event.what for event in events] == ["lost", "returned"]
+    again = result_of(pool_of(launcher, nodes, tmp_path / "again", "true"))
+    assert [job.exit for job in again.jobs] == ["ok", "ok"]
+
+
+def test_a_node_that_does_not_return_is_waited_for_less_each_time(
+    running: tuple[Process, Nodes], tmp_path: Path
+) -> None:
+    launcher, nodes = running
+    os.kill(pid_of(nodes, 1), signal.SIGKILL)
+    assert wait_until(lambda: launcher.wait(0.1) == [] and nodes.agents[1].is_lost, PATIENCE_S, 0.0)
+    command = launcher.commands["node-1"]
+    command.insert(0, "false")
+    for waited in ("1 s", "0.5 s", "0.25 s"):
+        with pytest.raises(
+            NodeLostError, match=f"node-1 is lost: .*did not return within {waited}"
+        ):
+            launcher.regain(nodes.agents, 1.0)
+    launcher.regain(nodes.agents[:1], PATIENCE_S)  # the others need not wait for it
+    command.remove("false")
+    launcher.regain(nodes.agents, PATIENCE_S)
+    assert [event.what for event in nodes.agents[1].take_events()] == ["lost", "returned"]
+
+
+def test_a_node_ends_when_its_engine_is_silent(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", ENTRY, str(tmp_path / "journals")]
+    node = connected("node-0", argv, tmp_path / "log")
+    try:
+        pid = node.hello.pid
+        node.keep(1.0)
+        assert wait_until(lambda: start_ticks(pid) is None, PATIENCE_S, 0.05)
+        assert list((tmp_path / "journals").iterdir()) == []
+    finally:
+        node.close()

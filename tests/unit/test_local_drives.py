@@ -124,6 +124,8 @@ def context_of_nothing(tmp_path: Path) -> Iterator[TargetContext]:
 class Kernel:
     """The settings of storage on another machine, whose kernel has the schedulers `offers`."""
 
+    is_lost = False
+
     def __init__(self, name: str, *offers: str) -> None:
         self.name, self.kernel, self._offers = name, f"kernel of {name}", offers
         self.in_force: dict[str, SettingValue] = dict.fromkeys(NAMES)

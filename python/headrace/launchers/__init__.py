@@ -178,9 +178,9 @@ class Clock:
 
 @dataclass(frozen=True)
 class AgentEvent:
-    """A node was lost."""
+    """A node was lost, or returned."""
 
-    what: Literal["lost"]
+    what: Literal["lost", "returned"]
     at_s: float
     """On the engine's monotonic clock."""
     cause: str
@@ -203,6 +203,11 @@ class Agent(ABC):
 
     clock: Clock = Clock()
     """How times of this node become times of the engine; the launcher measures it."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the node cannot be reached."""
+        return False
 
     def take_events(self) -> list[AgentEvent]:
         """Return what happened to the node since the last call."""
@@ -366,6 +371,8 @@ class NodesWanted:
     """Path of the Python with Headrace on other machines; empty: the path of this one."""
     batch: BatchOptions | None = None
     """`[run.batch]`: how nodes are requested from a batch system."""
+    silence_s: float = 90.0
+    """A node on another machine that is not heard of for this time is lost."""
 
 
 @dataclass(frozen=True)
@@ -384,6 +391,10 @@ class Nodes:
     def by_kernel(self) -> tuple[Agent, ...]:
         """Return one agent for each kernel: for what all nodes of a kernel share."""
         return one_per_kernel(self.agents)
+
+    def first(self, count: int) -> Nodes:
+        """Return the first of the nodes that run jobs; links and servers stay."""
+        return Nodes(self.agents[:count], self.cluster)
 
     def rates(self) -> dict[str, float | None]:
         """Return the rate of each node's link per direction in bytes per second, servers included.
@@ -473,6 +484,13 @@ class Launcher(ABC):
         """Set up the nodes of a whole plot, and tear them down. Raises HeadraceError.
 
         Every change of a machine is in that machine's undo journal first.
+        """
+
+    def regain(self, agents: Sequence[Agent], patience_s: float) -> None:
+        """Connect again to those of these nodes that were lost. Waits at most `patience_s`, and
+        half as long each time until one has returned.
+
+        Nothing of the target or of a workload is set up there. Raises NodeLostError.
         """
 
     @abstractmethod

@@ -7,17 +7,17 @@ configured for TLS (`distributed.comm.tls` in its configuration), and only then 
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from headrace.errors import HeadraceError
 from headrace.launchers import NodesWanted
-from headrace.launchers.remote.connection import NodeConnection
+from headrace.launchers.remote.connection import NodeConnection, Streams
 from headrace.launchers.remote.dask_client import client_of, require_headrace, workers_of
-from headrace.launchers.remote.dask_nodes import check_versions, connected
+from headrace.launchers.remote.dask_nodes import check_versions, streams
 from headrace.launchers.remote.launcher import RemoteLauncher
 from headrace.system.journal import Journal
 
@@ -51,14 +51,67 @@ class Dask(RemoteLauncher):
     @contextmanager
     def connect(self, journal: Journal, wanted: NodesWanted) -> Generator[list[NodeConnection]]:
         with ExitStack() as stack:
-            client = stack.enter_context(client_of(wanted.address))
-            found: list[NodeConnection] = []
             names = [node.name for node in wanted.clients]
-            for name, worker in zip(names, _workers(client, len(names)), strict=True):
-                connection = connected(client, name, worker)
+            cluster = stack.enter_context(_Cluster(wanted.address, wanted.silence_s))
+            cluster.choose(names)
+            found: list[NodeConnection] = []
+            for name in names:
+                connection = cluster.connected(name)
                 stack.callback(connection.close)
                 found.append(connection)
             yield found
+
+
+class _Cluster:
+    """The user's cluster, and which worker each node has."""
+
+    def __init__(self, address: str, silence_s: float) -> None:
+        self._address = address
+        self._silence_s = silence_s
+        self._client = client_of(address, silence_s=silence_s)
+        self._worker: dict[str, str] = {}
+        """Address of the worker of each node."""
+
+    def choose(self, names: Sequence[str]) -> None:
+        """Choose a worker for each node. Raises HeadraceError when there are fewer."""
+        self._worker = dict(zip(names, _workers(self._client, len(names)), strict=True))
+
+    def connected(self, name: str) -> NodeConnection:
+        """Start the process of a node."""
+        start = streams(self._client, name, self._worker[name])
+        return NodeConnection(name, *start, lambda: self._again(name))
+
+    def _again(self, name: str) -> Streams:
+        """Start a lost node anew: on its worker if that is still there, or on one without a node.
+
+        Raises HeadraceError when there is none; also a scheduler may have been started anew.
+        """
+        try:
+            there = workers_of(self._client)
+        except Exception:  # whatever a client raises whose scheduler has gone
+            self.__exit__()
+            self._client = client_of(self._address, silence_s=self._silence_s)
+            there = workers_of(self._client)
+        others = {worker for node, worker in self._worker.items() if node != name}
+        free = [worker for worker in sorted(there) if worker not in others]
+        if self._worker[name] in there:
+            free.insert(0, self._worker[name])
+        if not free:
+            raise HeadraceError(f"its worker {self._worker[name]} is gone, and no other is free")
+        check_versions(self._client, free[:1])
+        found = streams(self._client, name, free[0])
+        self._worker[name] = free[0]
+        return found
+
+    def __enter__(self) -> _Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(Exception):  # its scheduler may be gone
+            self._client.close(timeout=_CLOSE_S)
+
+
+_CLOSE_S = 10.0
 
 
 def _workers(client: Client, count: int) -> list[str]:

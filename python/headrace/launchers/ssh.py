@@ -12,9 +12,10 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -22,7 +23,8 @@ from typing_extensions import override
 
 from headrace.errors import HeadraceError, MissingError
 from headrace.launchers import NodesWanted
-from headrace.launchers.remote.connection import NodeConnection
+from headrace.launchers.remote.beats import SILENCE_S
+from headrace.launchers.remote.connection import NodeConnection, Streams
 from headrace.launchers.remote.launcher import RemoteLauncher, check_version
 from headrace.launchers.remote.ssh_client import (
     MARK,
@@ -89,18 +91,30 @@ class Ssh(RemoteLauncher):
         place, entry = work_directory(journal)
         with ExitStack() as stack:
             stack.callback(journal.put_back, [entry])
-            found = [
-                stack.enter_context(_Session(name, host, python, _NODE, place / f"{name}.log"))
+            silence_s = wanted.silence_s
+            starts = [
+                partial(_Session, name, host, python, _NODE, place / f"{name}.log", silence_s)
                 for name, host in zip(names, hosts, strict=True)
             ]
+            found = [stack.enter_context(start()) for start in starts]
             for session in found:
                 session.wait()
             connections = [
-                NodeConnection(session.name, session.sock, session.end) for session in found
+                NodeConnection(session.name, session.sock, session.end, partial(_again, start))
+                for session, start in zip(found, starts, strict=True)
             ]
             for connection in connections:
                 stack.callback(connection.close)
             yield connections
+
+
+def _again(start: Callable[[], _Session]) -> Streams:
+    """Return the streams of another process on a host. Raises HeadraceError."""
+    with ExitStack() as stack:
+        session = stack.enter_context(start())
+        session.wait()
+        stack.pop_all()
+    return session.sock, session.end
 
 
 def _python_of(wanted: NodesWanted) -> str:
@@ -141,7 +155,15 @@ def _problem_of(wanted: NodesWanted) -> tuple[str, str] | None:
 class _Session:
     """A command on a host: started at once, and waited for until it has written its mark."""
 
-    def __init__(self, name: str, host: SshHost, python: str, code: str, log: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        host: SshHost,
+        python: str,
+        code: str,
+        log: Path,
+        silence_s: float = SILENCE_S,
+    ) -> None:
         ssh = shutil.which("ssh")
         if ssh is None:
             raise MissingError("ssh is not installed", hint="apt-get install openssh-client")
@@ -149,7 +171,7 @@ class _Session:
         self.host = host
         self._python = python
         self._log = log
-        self.sock, self._process = started(name, command(ssh, host, python, code), log)
+        self.sock, self._process = started(name, command(ssh, host, python, code, silence_s), log)
 
     def wait(self) -> None:
         """Read up to the mark. Raises HeadraceError that says why there is none."""

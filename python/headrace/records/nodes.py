@@ -25,7 +25,8 @@ class NodeClock(msgspec.Struct, kw_only=True, frozen=True):
 class NodeEvent(msgspec.Struct, kw_only=True, frozen=True):
     """Something that happened to a node."""
 
-    what: Literal["lost"]
+    what: Literal["lost", "returned"]
+    """`returned`: another process of Headrace runs there, and has undone what the lost one left."""
     at_s: float
     """Seconds since the release of the jobs; negative for what happened since the trial before."""
     cause: str = ""

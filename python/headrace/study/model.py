@@ -172,6 +172,18 @@ class RunOptions(Section):
         description="several nodes: a trial whose jobs began further apart than this share of its "
         "shortest job, and than 0.1 s, is invalid",
     )
+    node_patience: Seconds = Field(
+        60.0,
+        ge=0,
+        description="other machines: time that a trial waits for a node that was lost before it "
+        "fails; half as long each further time until the node has returned",
+    )
+    node_silence: Seconds = Field(
+        90.0,
+        ge=1,
+        le=86400,
+        description="other machines: a node that is not heard of for this time is lost",
+    )
     verify: bool = Field(
         False,
         description="compare the contents of a data set's files with their checksums before "

@@ -48,6 +48,11 @@ class OnKernel(Protocol):
         """Identity of the node's kernel."""
         ...
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the node cannot be reached."""
+        ...
+
 
 class StorageSettings(OnKernel, Protocol):
     """Sets, reads and restores the settings of storage, on one kernel. An agent does it."""
@@ -99,6 +104,7 @@ class KernelSettings:
     """The settings of storage on the kernel of this process."""
 
     name = ""
+    is_lost = False
 
     def __init__(self, journal: Journal) -> None:
         self.kernel = boot_id()

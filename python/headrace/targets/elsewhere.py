@@ -99,6 +99,11 @@ class TargetElsewhere(Target):
             disks=found.disks,
         )
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether its node cannot be reached."""
+        return self._storage is not None and self._storage.is_lost
+
     @override
     def apply(self, options: Any, context: TargetContext) -> list[Setting]:
         return self._on_node().apply_target(self.name, _options(options))

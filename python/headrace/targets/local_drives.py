@@ -43,6 +43,8 @@ class LocalDrives(Target):
     def __init__(self, target: Target, each: Sequence[Target]) -> None:
         super().__init__(target.name, target.options)
         self._each = tuple(each)
+        self._found: dict[int, Location] = {}
+        """By node, of the last set-up: a lost node that no trial needs keeps its own."""
 
     @property
     def each(self) -> tuple[Target, ...]:
@@ -88,8 +90,11 @@ class LocalDrives(Target):
         made: list[Location] = []
         try:
             for number, one in enumerate(self._each):
+                there = context.on_node(number)
                 try:
-                    made.append(one.prepare(context.on_node(number)))
+                    if number not in self._found or not _is_lost(there):
+                        self._found[number] = one.prepare(there)
+                    made.append(self._found[number])
                 except HeadraceError as error:
                     node = (context.client_nodes or ())[number : number + 1]
                     error.message = f"{node[0] if node else f'node {number}'}: {error.message}"
@@ -126,7 +131,9 @@ class LocalDrives(Target):
     @override
     def apply(self, options: Any, context: TargetContext) -> list[Setting]:
         found = [
-            one.apply(options, context.on_node(number)) for number, one in enumerate(self._each)
+            one.apply(options, context.on_node(number))
+            for number, one in enumerate(self._each)
+            if not _is_lost(context.on_node(number))
         ]
         return [
             next((setting for setting in settings if not setting.applied), settings[0])
@@ -135,7 +142,11 @@ class LocalDrives(Target):
 
     @override
     def read_settings(self) -> dict[str, object]:
-        first, *others = [one.read_settings() for one in self._each]
+        first, *others = [
+            one.read_settings()
+            for one in self._each
+            if not (isinstance(one, TargetElsewhere) and one.is_lost)
+        ]
         return {
             name: value
             if all(other.get(name) == value for other in others)
@@ -155,6 +166,11 @@ class LocalDrives(Target):
         release_all(
             self.name, [lambda one=one: one.release(context) for one in reversed(self._each)]
         )
+
+
+def _is_lost(there: TargetContext) -> bool:
+    """Return whether a node cannot be reached; a trial that needs it does not start."""
+    return any(storage.is_lost for storage in there.storages)
 
 
 def _verify_after_crash(each: Sequence[Callable[[], str] | None]) -> Callable[[], str] | None:

@@ -114,6 +114,11 @@ class FilesLacking:
 class NodeStorage(ABC):
     """Sets up targets of a node and handles the files on them. A target is known by its name."""
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the node cannot be reached."""
+        return False
+
     @abstractmethod
     def check_target(self, target: TargetOfNode) -> NodeCheck:
         """Return what the node lacks for a target, and its free space. Changes nothing."""

@@ -10,7 +10,12 @@ from typing import Any
 
 from headrace.errors import HeadraceError
 from headrace.system import storage_settings
-from headrace.system.storage_settings import AppliedSetting, SettingValue, common
+from headrace.system.storage_settings import (
+    AppliedSetting,
+    SettingValue,
+    StorageSettings,
+    common,
+)
 from headrace.targets import Setting, TargetContext
 
 NAMES = frozenset(storage_settings.NAMES)
@@ -29,11 +34,15 @@ class QueueSettings:
 
         Where kernels differ, it is a text with each one's value.
         """
-        found = {kernel.name: kernel.read_settings(self._directory) for kernel in self._kernels}
+        found = {kernel.name: kernel.read_settings(self._directory) for kernel in self._reached()}
         return {
             name: common({where: values[name] for where, values in found.items()})
             for name in storage_settings.NAMES
         }
+
+    def _reached(self) -> list[StorageSettings]:
+        """Return the kernels without lost nodes: a trial that needs one of these does not start."""
+        return [kernel for kernel in self._kernels if not kernel.is_lost]
 
     def apply(self, options: Any) -> list[Setting]:
         """Apply the settings that the options give (None: leave unchanged), read each one back."""
@@ -45,7 +54,7 @@ class QueueSettings:
             kernel.name: {
                 each.name: each for each in kernel.apply_settings(self._directory, wanted)
             }
-            for kernel in self._kernels
+            for kernel in self._reached()
         }
         return [
             self._setting(name, value, {where: each[name] for where, each in found.items()})

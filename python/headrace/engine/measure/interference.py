@@ -27,10 +27,12 @@ class InterferenceWatch:
     On every kernel that runs jobs, by the agent there. A node that is lost is left out.
     """
 
-    def __init__(self, prepared: PreparedTarget) -> None:
+    def __init__(self, prepared: PreparedTarget, nodes: int) -> None:
+        """`nodes`: how many of them run jobs."""
         self._prepared = prepared
-        self._agents = prepared.nodes.by_kernel()
-        self.cpus = sum(agent.watch_load(_own(prepared, agent)) for agent in self._agents)
+        self._nodes = prepared.nodes.first(nodes)
+        self._agents = self._nodes.by_kernel()
+        self.cpus = sum(agent.watch_load(self._own(agent)) for agent in self._agents)
 
     def others_now(self) -> float:
         """Return how many of these CPUs other programs used since the last call.
@@ -48,27 +50,27 @@ class InterferenceWatch:
         uses: dict[str, MachineUse] = {}
         for agent in self._agents:
             with contextlib.suppress(LauncherLostError):
-                uses[agent.kernel] = agent.finish_load(_own(self._prepared, agent))
+                uses[agent.kernel] = agent.finish_load(self._own(agent))
         return uses
 
+    def _own(self, agent: Agent) -> Own:
+        """Return the processes on the agent's kernel that belong to the run: its jobs there and, on
+        the engine's kernel, the engine's and the emulated drives of its target.
 
-def _own(prepared: PreparedTarget, agent: Agent) -> Own:
-    """Return the processes on the agent's kernel that belong to the run: its jobs there and, on
-    the engine's kernel, the engine's and the emulated drives of its target.
-
-    An agent adds what its own process started.
-    """
-    jobs = frozenset(
-        pid
-        for each in prepared.nodes.agents
-        if each.kernel == agent.kernel
-        for pid in prepared.launcher.pids(each)
-    )
-    if agent.kernel != boot_id():
-        return Own(jobs=jobs)
-    own = started_processes(prepared.context.journal)
-    emulated = frozenset(behind(prepared.location.device_names))
-    return replace(own, jobs=jobs, pids=own.pids | emulated)
+        An agent adds what its own process started.
+        """
+        prepared = self._prepared
+        jobs = frozenset(
+            pid
+            for each in self._nodes.agents
+            if each.kernel == agent.kernel
+            for pid in prepared.launcher.pids(each)
+        )
+        if agent.kernel != boot_id():
+            return Own(jobs=jobs)
+        own = started_processes(prepared.context.journal)
+        emulated = frozenset(behind(prepared.location.device_names))
+        return replace(own, jobs=jobs, pids=own.pids | emulated)
 
 
 def interference_of(use: MachineUse, jobs: Sequence[JobEnd], last_done_s: float) -> Interference:

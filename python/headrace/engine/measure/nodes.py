@@ -44,6 +44,7 @@ def nodes_wanted(
         launchers.split_on(resolved.run.on or "")[1],
         resolved.run.python or "",
         resolved.run.batch,
+        resolved.run.node_silence,
     )
 
 
@@ -106,7 +107,9 @@ def check_shared(location: Location, nodes: Nodes) -> None:
         _check_separate(location, nodes)
         return
     directory = location.directory
-    others = [agent for agent in nodes.by_kernel() if agent.kernel != boot_id()]
+    others = [
+        agent for agent in nodes.by_kernel() if agent.kernel != boot_id() and not agent.is_lost
+    ]
     if directory is None or not others:
         return
     token = os.urandom(8).hex()
@@ -127,7 +130,8 @@ def _check_separate(location: Location, nodes: Nodes) -> None:
     """Raise HeadraceError if two nodes see one folder, where each must have its own."""
     by_directory: dict[Path, list[Agent]] = {}
     for directory, agent in zip(location.node_directories, nodes.agents, strict=False):
-        by_directory.setdefault(directory, []).append(agent)
+        if not agent.is_lost:
+            by_directory.setdefault(directory, []).append(agent)
     for directory, agents in by_directory.items():
         # Every pair: that two nodes are apart from a third says nothing of the two.
         for number, agent in enumerate(agents[:-1]):

@@ -145,7 +145,8 @@ class _TrialRun:
         """The same on storage of nodes, by their agents."""
         roots: list[str] = []
         directories = self.prepared.location.node_directories
-        for agent, directory in zip(self.prepared.nodes.agents, directories, strict=True):
+        agents = self.prepared.nodes.first(self._run.nodes).agents
+        for agent, directory in zip(agents, directories, strict=False):
             storage, place = agent.storage, str(directory)
             self.teardown.later(
                 "removing scratch files",
@@ -195,7 +196,7 @@ class _TrialRun:
             prepared.run.observer.phase(_CACHE_PHASES[cache])
         resident = [
             agent.prepare_cache(cache, self._files_of(layout, agent), prepared.location.own_device)
-            for agent in prepared.nodes.by_kernel()
+            for agent in prepared.nodes.first(self._run.nodes).by_kernel()
         ]
         known = [size for size in resident if size is not None]
         self.outcome.resident_bytes = sum(known) if known else None
@@ -364,7 +365,7 @@ class _TrialRun:
         nodes = NodeWatch(prepared.nodes.agents[: self._run.nodes], self._run.slots)
         jobs = pool.get_ready()
         metering.start()
-        self._watch = watch = InterferenceWatch(prepared)
+        self._watch = watch = InterferenceWatch(prepared, self._run.nodes)
         servers.start(self.keep)
         probes.start(location, jobs, self.keep)
         services.start(Watch((), (), None, self.keep))

@@ -25,6 +25,7 @@ from headrace.errors import InterruptedRunError
 from headrace.launchers import Launchers
 from headrace.plan.trial import Trial
 from headrace.records.trial_record import TrialRecord
+from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved, resolve
 from headrace.targets import Target, TargetContext
 from headrace.targets.local_drives import on_nodes
@@ -184,6 +185,25 @@ class _WholePlot:
             run = resolved.run.model_copy(update={"on": on})
             self._resolved[name] = replace(resolved, run=run)
 
+    def _regain(self, prepared: PreparedTarget, run: RunOptions) -> Failure | None:
+        """Connect again to nodes that a trial needs and that were lost. Return the failure, if any.
+
+        What the target had there is gone: it is set up anew.
+        """
+        agents = prepared.nodes.first(run.nodes).agents
+        lost = [agent.name for agent in agents if agent.is_lost]
+        if not lost:
+            return None
+        self._spoilt = True
+        prepared.run.observer.phase(f"connecting again to {', '.join(lost)}")
+        try:
+            prepared.launcher.regain(agents, run.node_patience)
+        except ENDS_THE_RUN:
+            raise
+        except Exception as error:
+            return failure_of(error)
+        return None
+
     def _make_anew(self, prepared: PreparedTarget) -> Failure | None:
         """Set up the target again. Return the failure, if any; the next trial then retries."""
         name = prepared.target.name
@@ -195,6 +215,7 @@ class _WholePlot:
             if (failure := self.finish_teardown()) is not None:
                 return failure
             prepared.location = prepared.target.prepare(prepared.context)
+            check_shared(prepared.location, prepared.nodes)
         except ENDS_THE_RUN:
             raise
         except Exception as error:
@@ -219,7 +240,9 @@ class _WholePlot:
         if prepared is None:
             raise RuntimeError("a whole plot whose target was not set up")
         with self._session.run.store.record(trial.id) as record:
-            failure = self._make_anew(prepared) if self._spoilt else None
+            failure = self._regain(prepared, resolved.run)
+            if failure is None and self._spoilt:
+                failure = self._make_anew(prepared)
             if failure is None:
                 outcome = run_trial(prepared, trial, resolved, record.keep)
             else:

@@ -20,7 +20,7 @@ from headrace.errors import HeadraceError, InterruptedRunError, describe
 from headrace.launchers.batch.options import BatchOptions
 from headrace.launchers.remote.connection import NodeConnection
 from headrace.launchers.remote.dask_client import workers_of
-from headrace.launchers.remote.dask_nodes import check_versions, connected
+from headrace.launchers.remote.dask_nodes import check_versions, streams
 from headrace.system.journal import Journal, JournalEntry
 from headrace.system.owned import work_directory
 from headrace.system.waiting import wait_until
@@ -255,7 +255,7 @@ class BatchCluster:
         found: list[NodeConnection] = []
         try:
             for name, worker in zip(names, workers, strict=True):
-                found.append(connected(client, name, worker))
+                found.append(NodeConnection(name, *streams(client, name, worker)))
         except BaseException:
             for connection in found:
                 connection.close()

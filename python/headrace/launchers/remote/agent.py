@@ -34,6 +34,15 @@ class RemoteAgent(Agent):
         """Asks what can be said of the end of a lost node, beyond that its connection ended."""
         self.renew_clock()
 
+    def renew(self, there: RemoteAgent) -> None:
+        """Become the agent of the process that now runs on the node."""
+        self.kernel, self.clock = there.kernel, there.clock
+
+    @property
+    @override
+    def is_lost(self) -> bool:
+        return self.connection.lost is not None
+
     @property
     @override
     def storage(self) -> RemoteNodeStorage:

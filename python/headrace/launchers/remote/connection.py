@@ -5,16 +5,21 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from functools import cached_property
+from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
+from headrace.errors import HeadraceError
 from headrace.launchers import Agent, AgentEvent, Clock, LauncherLostError, NodeLostError
+from headrace.launchers.remote.beats import SILENCE_S
 from headrace.launchers.remote.messages import (
+    Beat,
     Call,
     CallAnswer,
     Frames,
@@ -36,6 +41,9 @@ _QUESTIONS = 20
 _END_PATIENCE_S = 20.0
 """For a node to kill its jobs and to undo its journal."""
 
+Streams = tuple[socket.socket, Callable[[], None]]
+"""A stream socket to a node process, and what ends the carrier of its streams."""
+
 
 class NodeConnection:
     """A node process, over a stream socket whose other end carries its two streams.
@@ -43,20 +51,118 @@ class NodeConnection:
     Methods raise NodeLostError when the node cannot be reached any more.
     """
 
-    def __init__(self, name: str, sock: socket.socket, close: Callable[[], None]) -> None:
-        """`close` ends what carries the streams; it is called once, after the socket is closed."""
+    def __init__(
+        self,
+        name: str,
+        sock: socket.socket,
+        close: Callable[[], None],
+        again: Callable[[], Streams] | None = None,
+    ) -> None:
+        """`close` ends what carries the streams; it is called once, after the socket is closed.
+
+        `again` starts a new process on the node; it raises HeadraceError while it cannot.
+        """
         self.name = name
         self.lost: str | None = None
         """Why the node cannot be reached any more."""
         self.history: list[AgentEvent] = []
         """What happened to the node since `Agent.take_events`."""
+        self._again = again
+        self._calls = 0
+        self._before: Hello | None = None
+        """The process that was lost, until another has undone its changes."""
+        self._kept_s = SILENCE_S
+        self._sending = threading.Lock()
+        self._ending: list[threading.Thread] = []
+        """Ends of what carried the streams of lost processes."""
+        self._begin(sock, close)
+
+    def _begin(self, sock: socket.socket, close: Callable[[], None]) -> None:
         self._sock = sock
         self._close = close
         self._frames = Frames()
-        self._calls = 0
         self._events: deque[FromNode] = deque()
         self._asked: set[int] = set()
         self._answers: dict[int, CallAnswer] = {}
+        self._heard_s = time.monotonic()
+        self._silence_s = SILENCE_S  # a process that starts imports Headrace first
+
+    # -- silence --
+
+    def keep(self, silence_s: float) -> None:
+        """Give the node up when it is not heard of for this time; it gives the engine up likewise.
+
+        `beat` must be called several times in it.
+        """
+        self.call(NodeService.keep, silence_s)
+        self._kept_s = self._silence_s = silence_s
+
+    def beat(self) -> None:
+        """Tell the node that the engine is there. Never waits; called from another thread."""
+        if self._sending.acquire(blocking=False):
+            try:
+                if self.lost is None and select.select([], [self._sock], [], 0)[1]:
+                    self._sock.sendall(_BEAT)
+            except (OSError, ValueError):
+                pass  # what reads the socket finds out
+            finally:
+                self._sending.release()
+
+    def _wait(self) -> None:
+        """Wait for bytes of the node. Raises NodeLostError when none come for too long."""
+        if not select.select([self._sock], [], [], self._silence_s)[0]:
+            raise self._silent()
+
+    def _silent(self) -> NodeLostError:
+        return self._gone(f"nothing was heard of it for {self._silence_s:g} s")
+
+    # -- a new process on the node --
+
+    def reconnect(self) -> None:
+        """Start a new process in place of one that was lost; it undoes what the old one left.
+
+        Raises HeadraceError when it cannot; the node is then lost as before.
+        """
+        lost = self.lost
+        if lost is None:
+            return
+        if self._again is None:
+            raise NodeLostError(lost)
+        if self._before is None:
+            self._before = self.__dict__.get("hello")
+        self._drop()
+        streams = self._again()
+        with self._sending:
+            self._begin(*streams)
+        self.__dict__.pop("hello", None)
+        told = len(self.history)
+        try:
+            self.lost = None
+            self._succeed()
+        except BaseException:
+            self.lost = lost
+            del self.history[told:]
+            self._drop()
+            raise
+        self.history.append(AgentEvent("returned", time.monotonic(), ""))
+
+    def _succeed(self) -> None:
+        machine = self.hello.machine
+        check_version(f"node {self.name} ({machine.host})", machine.headrace)
+        if self._before is not None:
+            self.call(NodeService.succeed, self._before)
+        self._before = None
+        self.keep(self._kept_s)
+
+    def _drop(self) -> None:
+        """Close the socket to a lost process, and end what carried its streams."""
+        if self._sock.fileno() >= 0:
+            with self._sending:
+                self._sock.close()
+            # What carries the streams may not notice for a while: nobody waits for that.
+            ending = threading.Thread(target=self._close)
+            ending.start()
+            self._ending.append(ending)
 
     def fileno(self) -> int:
         """File descriptor, for select."""
@@ -79,6 +185,7 @@ class NodeConnection:
     def answer(self, number: int, method: Callable[..., Any]) -> Any:
         """Return the result of a call of a method that was begun by `ask`, as `call` does."""
         while number not in self._answers:
+            self._wait()
             self._receive()
         answer = self._answers.pop(number)
         if answer.error is not None:
@@ -104,11 +211,14 @@ class NodeConnection:
     def events(self, readable: bool) -> list[FromNode]:
         """Return what the node has said so far.
 
-        `readable`: the socket has more, which is read first.
+        `readable`: the socket has more, which is read first. A node that is silent for long is
+        lost.
         """
         if readable and self.lost is None:
             with contextlib.suppress(LauncherLostError):
                 self._receive()
+        elif self.lost is None and time.monotonic() - self._heard_s > self._silence_s:
+            self._silent()
         found = list(self._events)
         self._events.clear()
         return found
@@ -147,11 +257,13 @@ class NodeConnection:
         if self._sock.fileno() >= 0:
             self.hang_up()
             with contextlib.suppress(OSError):
-                self._sock.settimeout(_END_PATIENCE_S)
+                self._sock.settimeout(_END_PATIENCE_S if self.lost is None else 0.0)
                 while self._sock.recv(1 << 16):
                     pass
             self._sock.close()
             self._close()
+        for ending in self._ending:
+            ending.join()
         self.lost = self.lost or f"node {self.name} has ended"
 
     def _send(self, number: int, method: Callable[..., Any], arguments: tuple[object, ...]) -> None:
@@ -164,8 +276,10 @@ class NodeConnection:
             name = STORAGE + name
         elif method is getattr(NodeMeters, name, None):
             name = METERS + name
+        data = framed(Call(number, name, msgspec.Raw(encode(arguments))))
         try:
-            self._write(framed(Call(number, name, msgspec.Raw(encode(arguments)))))
+            with self._sending:
+                self._write(data)
         except OSError as error:
             raise self._gone(error.strerror or str(error)) from error
 
@@ -176,7 +290,10 @@ class NodeConnection:
             try:
                 left = left[self._sock.send(left, socket.MSG_DONTWAIT) :]
             except BlockingIOError:
-                if select.select([self._sock], [self._sock], [])[0]:
+                found = select.select([self._sock], [self._sock], [], self._silence_s)
+                if not any(found):
+                    raise self._silent() from None
+                if found[0]:
                     self._receive()
 
     def _receive(self) -> None:
@@ -189,7 +306,10 @@ class NodeConnection:
             raise self._gone(str(error)) from error
         if not data:
             raise self._gone("the connection has ended")
+        self._heard_s = time.monotonic()
         for message in found:
+            if isinstance(message, Beat):
+                continue
             if not isinstance(message, CallAnswer):
                 self._events.append(message)
             elif message.number in self._asked:
@@ -201,3 +321,15 @@ class NodeConnection:
             self.lost = f"node {self.name} is lost: {why}"
             self.history.append(AgentEvent("lost", time.monotonic(), why))
         return NodeLostError(self.lost)
+
+
+_BEAT = framed(Call(0, NodeService.beat.__name__, msgspec.Raw(encode(()))))
+
+
+def check_version(node: str, there: str) -> None:
+    """Raise HeadraceError when a node has another version of Headrace than this machine."""
+    if there != version("headrace"):
+        raise HeadraceError(
+            f"{node} has Headrace {there}, this machine {version('headrace')}",
+            hint="install the same version on all nodes",
+        )

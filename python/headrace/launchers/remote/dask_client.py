@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 _CONNECT_S = 10.0
 
 
-def client_of(address: str, asked_by: str = "[run] on") -> Client:
+def client_of(
+    address: str, asked_by: str = "[run] on", *, silence_s: float | None = None
+) -> Client:
     """Return a client of the scheduler at HOST:PORT; `asked_by` is where the user gave it.
 
+    Its connections are not given up before they were silent for `silence_s`.
     Raises HeadraceError when it cannot be reached, or is another machine without TLS.
     """
+    import dask.config
     from distributed import Client
     from distributed.comm.core import FatalCommClosedError
     from distributed.security import Security
@@ -35,6 +39,8 @@ def client_of(address: str, asked_by: str = "[run] on") -> Client:
             hint="make keys with headrace cluster init, or set distributed.comm.tls in Dask's "
             "configuration: ca-file, and client's cert and key",
         )
+    if silence_s is not None:
+        dask.config.set({"distributed.comm.timeouts.tcp": f"{silence_s} s"})
     try:
         return Client(
             f"{'tls' if encrypted else 'tcp'}://{address}",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError, describe
-from headrace.launchers.remote.connection import NodeConnection
+from headrace.launchers.remote.connection import Streams
 from headrace.launchers.remote.dask_streams import NodeStreams, version_here
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ def check_versions(client: Client, workers: Sequence[str]) -> dict[str, str]:
     return versions
 
 
-def connected(client: Client, name: str, worker: str) -> NodeConnection:
-    """Start a node process on a worker, and connect its streams with a local socket.
+def streams(client: Client, name: str, worker: str) -> Streams:
+    """Start a node process on a worker, and carry its streams to a local socket.
 
     Raises HeadraceError when it does not start.
     """
@@ -52,9 +53,10 @@ def connected(client: Client, name: str, worker: str) -> NodeConnection:
 
     def close() -> None:
         pumping.cancel()
-        future.release()
+        with suppress(Exception):  # of a client whose scheduler has gone
+            future.release()
 
-    return NodeConnection(name, ours, close)
+    return ours, close
 
 
 async def _pump(actor: Any, sock: socket.socket) -> None:

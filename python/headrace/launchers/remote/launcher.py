@@ -10,11 +10,10 @@ from abc import abstractmethod
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 
 from typing_extensions import override
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, InterruptedRunError
 from headrace.jobs import Packet
 from headrace.launchers import (
     Agent,
@@ -26,6 +25,7 @@ from headrace.launchers import (
     Launcher,
     LauncherLostError,
     Launchers,
+    NodeLostError,
     Nodes,
     NodesWanted,
     PacketWanted,
@@ -33,7 +33,8 @@ from headrace.launchers import (
     Reported,
 )
 from headrace.launchers.remote.agent import RemoteAgent
-from headrace.launchers.remote.connection import NodeConnection
+from headrace.launchers.remote.beats import EngineBeats
+from headrace.launchers.remote.connection import NodeConnection, check_version
 from headrace.launchers.remote.messages import (
     FromNode,
     JobEnded,
@@ -48,11 +49,19 @@ from headrace.launchers.remote.messages import (
 )
 from headrace.launchers.remote.node_process import NodeService
 from headrace.system.journal import Journal
+from headrace.system.waiting import retry
 
 _MOST_NAME_BYTES = 255
 """Length of the longest file name (NAME_MAX of Linux)."""
 
+_AGAIN_S = 1.0
+"""Time between attempts to connect to a lost node."""
+
 _UNKNOWN_EXIT = JobExit(None, None, 0.0, 0.0, 0)
+
+
+class _NotYetError(Exception):
+    """A lost node has not returned."""
 
 
 @dataclass(eq=False)
@@ -72,6 +81,9 @@ class RemoteLauncher(Launcher):
         self._jobs: dict[int, _RemoteJob] = {}
         """Jobs that were not reaped."""
         self._started = 0
+        self._stopped = others.stopped
+        self._impatience = 1.0
+        """Part of its patience that `regain` takes: halved each time that a node did not return."""
 
     @override
     @classmethod
@@ -104,9 +116,17 @@ class RemoteLauncher(Launcher):
             raise HeadraceError(f'on = "{self.kind}": {why_not}')
         with self.connect(journal, wanted) as connections:
             self._nodes = connections
+            agents = tuple(map(self.agent, connections))
+            for connection in connections:
+                connection.keep(wanted.silence_s)
             try:
-                yield Nodes(tuple(map(self.agent, connections)))
+                with EngineBeats(connections, wanted.silence_s):
+                    yield Nodes(agents)
             finally:
+                for connection in connections:
+                    # What a lost process has left is undone, if its node can be reached now.
+                    with contextlib.suppress(HeadraceError):
+                        connection.reconnect()
                 for connection in connections:  # all of them end at once
                     connection.hang_up()
                 self._nodes = []
@@ -117,6 +137,39 @@ class RemoteLauncher(Launcher):
         machine = connection.hello.machine
         check_version(f"node {connection.name} ({machine.host})", machine.headrace)
         return RemoteAgent(connection)
+
+    @override
+    def regain(self, agents: Sequence[Agent], patience_s: float) -> None:
+        lost = [each for each in agents if isinstance(each, RemoteAgent) and each.is_lost]
+        patience_s *= self._impatience
+        deadline_s = time.monotonic() + patience_s
+        for agent in lost:
+            try:
+                self._reconnect(agent.connection, deadline_s, patience_s)
+            except NodeLostError:
+                self._impatience /= 2
+                raise
+            self._impatience = 1.0
+            agent.renew(self.agent(agent.connection))
+
+    def _reconnect(self, node: NodeConnection, deadline_s: float, patience_s: float) -> None:
+        """Connect again, at least once, and until the deadline whatever the error is."""
+
+        def attempt() -> None:
+            if self._stopped():
+                raise InterruptedRunError("stopped")
+            try:
+                node.reconnect()
+            except HeadraceError as error:
+                raise _NotYetError(error.message) from error
+
+        try:
+            retry(attempt, _NotYetError, deadline_s - time.monotonic(), _AGAIN_S)
+        except _NotYetError as error:
+            raise NodeLostError(
+                f"{node.lost}; it did not return within {patience_s:g} s: {error}",
+                hint="start it; [run] node_patience is the time to wait for it",
+            ) from error
 
     # -- jobs --
 
@@ -274,15 +327,6 @@ class RemoteLauncher(Launcher):
         """End every node process."""
         for node in self._nodes:
             node.close()
-
-
-def check_version(node: str, there: str) -> None:
-    """Raise HeadraceError when a node has another version of Headrace than this machine."""
-    if there != version("headrace"):
-        raise HeadraceError(
-            f"{node} has Headrace {there}, this machine {version('headrace')}",
-            hint="install the same version on all nodes",
-        )
 
 
 def _put(node: NodeConnection, spec: JobSpec, leftovers: Leftovers) -> bool:

@@ -102,6 +102,10 @@ class JobsLost(msgspec.Struct, tag="lost", array_like=True):
     text: str
 
 
+class Beat(msgspec.Struct, tag="beat", array_like=True):
+    """The node is there. Sent again and again, whatever else it does."""
+
+
 class Reaped(msgspec.Struct, array_like=True):
     """Jobs that still run, and how the others ended where it is known."""
 
@@ -136,7 +140,9 @@ class NodeAbilities(msgspec.Struct, array_like=True):
     capabilities: list[Capability]
 
 
-FromNode = CallAnswer | JobReady | JobRefused | JobWantsPacket | JobReported | JobEnded | JobsLost
+FromNode = (
+    Beat | CallAnswer | JobReady | JobRefused | JobWantsPacket | JobReported | JobEnded | JobsLost
+)
 
 
 def _plain(value: object) -> str:

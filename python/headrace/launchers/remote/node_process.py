@@ -9,6 +9,7 @@ ends, however the engine ended; then its jobs are killed and its undo journal is
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -34,6 +35,7 @@ from headrace.launchers import (
     Reported,
 )
 from headrace.launchers.local import Local, MachineAgent
+from headrace.launchers.remote.beats import BEATS, SILENCE_S, Beats
 from headrace.launchers.remote.job_folders import JobFolders
 from headrace.launchers.remote.messages import (
     Call,
@@ -54,6 +56,7 @@ from headrace.launchers.remote.messages import (
     framed,
     types_of,
 )
+from headrace.launchers.remote.predecessor import end_predecessor
 from headrace.meters.node_meters import NodeMeters
 from headrace.system.capabilities import capabilities
 from headrace.system.cluster_keys import KeyState
@@ -82,9 +85,12 @@ class NodeService:
         """By folder."""
         self._local = local
         self._folders = JobFolders(work_directory(journal)[0])
-        self._answers = answers
         self._jobs: dict[int, Job] = {}
         self._numbers: dict[Job, int] = {}
+        self._beats = Beats(answers)
+        self._silence_s = math.inf
+        """After this time without a word the engine is given up: `keep` sets it."""
+        self._heard_s = time.monotonic()
         self._lost = False
         """Whether what ran the jobs has died; nothing is expected from it until `warm`."""
 
@@ -99,6 +105,21 @@ class NodeService:
             start_ticks(os.getpid()),
             str(self._journal.file),
         )
+
+    def succeed(self, before: Hello) -> None:
+        """End the node process that the engine has lost, and undo what it left.
+
+        Raises HeadraceError.
+        """
+        end_predecessor(before)
+
+    def keep(self, silence_s: float) -> None:
+        """End when the engine is not heard of for this time; send beats several times in it."""
+        self._silence_s = silence_s
+        self._beats.every(silence_s / BEATS)
+
+    def beat(self) -> None:
+        """Do nothing: the engine is there."""
 
     def facts(self) -> NodeAbilities:
         """Return what this node can do, and its limits. Measures the load for a second."""
@@ -197,23 +218,33 @@ class NodeService:
 
     def end(self) -> None:
         """End every job, and tear down the targets of this node: jobs may have files open there."""
+        self._beats.close()
         self._local.close()
         self._agent.storage.close()
 
     def serve(self, calls: int) -> None:
-        """Answer calls and send events until the input ends."""
+        """Answer calls and send events until the input ends, or the engine is silent for long."""
         frames = Frames()
         while True:
             waited = [calls] if self._lost else [calls, self._local]
-            readable = select.select(waited, [], [])[0]
+            readable = select.select(waited, [], [], min(self._silence_s, SILENCE_S) / BEATS)[0]
             if calls in readable:
                 data = os.read(calls, 1 << 16)
                 if not data:
                     return
+                self._hear()
                 for message in frames.feed(data):
                     self._answer(decode(message, Call))
+            elif self._is_silent():
+                return
             if not self._lost:
                 self._send_events()
+
+    def _hear(self) -> None:
+        self._heard_s = time.monotonic()
+
+    def _is_silent(self) -> bool:
+        return time.monotonic() - self._heard_s > self._silence_s
 
     def _answer(self, call: Call) -> None:
         try:
@@ -241,9 +272,7 @@ class NodeService:
         return getattr(owner, name)(*decode(arguments, types_of(declared)[0]))
 
     def _send(self, message: FromNode) -> None:
-        data = memoryview(framed(message))
-        while data:
-            data = data[os.write(self._answers, data) :]
+        self._beats.send(framed(message))
 
     def _send_events(self) -> None:
         try:

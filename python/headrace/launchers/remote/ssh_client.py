@@ -6,6 +6,7 @@ check: an unknown host key ends the connection.
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from dataclasses import dataclass
@@ -20,11 +21,12 @@ _HOST = re.compile(
     r"(?:(?P<name>[A-Za-z0-9_][A-Za-z0-9_.-]*)|\[(?P<address>[0-9A-Fa-f:.]+(?:%\w+)?)\])"
     r"(?::(?P<port>[0-9]{1,5}))?"
 )
+_ALIVE_S = 15
+"""ssh asks the server for a sign of life when it was silent for this time."""
 _OPTIONS = {
     "BatchMode": "yes",  # fail instead of a question
     "ConnectTimeout": "15",
-    "ServerAliveInterval": "15",
-    "ServerAliveCountMax": "4",
+    "ServerAliveInterval": str(_ALIVE_S),
     "ClearAllForwardings": "yes",
     "ForwardAgent": "no",
     "ForwardX11": "no",
@@ -59,9 +61,12 @@ def _parse_host(word: str) -> SshHost:
     return SshHost(word, found["name"] or found["address"], found["user"], port)
 
 
-def command(ssh: str, host: SshHost, python: str, code: str) -> list[str]:
-    """Return the command that runs Python code on a host; `python` is the path there."""
-    argv = [ssh, "-T"]
+def command(ssh: str, host: SshHost, python: str, code: str, silence_s: float) -> list[str]:
+    """Return the command that runs Python code on a host; `python` is the path there.
+
+    ssh gives up a server that is silent for longer than `silence_s`: not before Headrace does.
+    """
+    argv = [ssh, "-T", "-o", f"ServerAliveCountMax={math.ceil(silence_s / _ALIVE_S) + 1}"]
     for name, value in _OPTIONS.items():
         argv += ["-o", f"{name}={value}"]
     if host.user is not None:

@@ -30,6 +30,11 @@ class RemoteNodeStorage(NodeStorage):
     def __init__(self, connection: NodeConnection) -> None:
         self._connection = connection
 
+    @property
+    @override
+    def is_lost(self) -> bool:
+        return self._connection.lost is not None
+
     @override
     def check_target(self, target: TargetOfNode) -> NodeCheck:
         return self._connection.call(NodeStorage.check_target, target)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.errors import HeadraceError
-from headrace.launchers.remote.connection import NodeConnection
+from headrace.launchers.remote.connection import NodeConnection, Streams
 
 ENTRY = "from headrace.launchers.remote.node_process import main; main()"
 _END_PATIENCE_S = 20.0
@@ -20,8 +20,12 @@ def connected(name: str, argv: Sequence[str], log: Path) -> NodeConnection:
 
     Raises HeadraceError when it does not start.
     """
-    ours, process = started(name, argv, log)
-    return NodeConnection(name, ours, lambda: end(process))
+
+    def streams() -> Streams:
+        ours, process = started(name, argv, log)
+        return ours, lambda: end(process)
+
+    return NodeConnection(name, *streams(), streams)
 
 
 def started(
