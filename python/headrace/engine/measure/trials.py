@@ -21,6 +21,7 @@ from headrace.engine.measure.inputs import DatasetLayout, Inputs, moved, prepare
 from headrace.engine.measure.interference import InterferenceWatch
 from headrace.engine.measure.job_pool import JobPool, PoolTask
 from headrace.engine.measure.metering import energy_of_site, site_of
+from headrace.engine.measure.node_names import NodeNames
 from headrace.engine.measure.node_probes import NodeProbes
 from headrace.engine.measure.node_watch import NodeWatch
 from headrace.engine.measure.outcome import ENDS_THE_RUN, Outcome, failure_of
@@ -329,9 +330,24 @@ class _TrialRun:
         """Return where a file of the data set is; `servers`: those that the target names."""
         held = self.prepared.held.get(file)
         if held is None or not held.server:
-            return FilePlace(servers)
+            return self._placed(file, servers)
         local = {} if held.local is None else {held.server: str(held.local)}
         return FilePlace(servers or (held.server,), local)
+
+    def _placed(self, file: str, servers: tuple[str, ...]) -> FilePlace:
+        """Return the place of a file on servers that its storage names: nodes by their names."""
+        agents = self.prepared.nodes.agents[: self._run.nodes]
+        own = self.prepared.location.cluster is not None  # servers of Headrace have nodes' names
+        if own or set(servers) <= {agent.name for agent in agents}:
+            return FilePlace(servers)
+        names = NodeNames({agent.name: agent.machine().host for agent in agents if agent.name})
+        renamed: list[str] = []
+        near: dict[str, str] = {}
+        for server in servers:
+            nodes = names.nodes_of(server)
+            renamed.append(nodes[0] if len(nodes) == 1 else server)
+            near |= dict.fromkeys(nodes if len(nodes) > 1 else (), file)
+        return FilePlace(tuple(renamed), near)
 
     def _run_jobs(self, task: PoolTask) -> None:
         """Prepare the jobs, release them, sample them, and lift the faults after the last one."""
