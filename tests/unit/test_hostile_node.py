@@ -214,3 +214,19 @@ def test_a_node_speaks_for_its_own_jobs_alone_and_answers_with_the_right_type(
         launcher.peers[0].answers["agent.out_of_memory"] = "rm -rf /"
         with pytest.raises(LauncherLostError, match="node bad is lost: Expected `int`, got `str`"):
             nodes.agents[0].out_of_memory()
+
+
+def test_a_node_that_cannot_return_is_not_waited_for(tmp_path: Path) -> None:
+    wanted = NodesWanted((NodeSettings("bad"),))
+    with (
+        Journal.open("a test", tmp_path / "journal") as journal,
+        Launchers() as others,
+        Peers(others) as launcher,
+        launcher.nodes(journal, wanted) as nodes,
+    ):
+        assert isinstance(launcher, Peers)
+        launcher.peers[0].send(HOSTILE["a huge length"])
+        while not nodes.agents[0].is_lost:
+            launcher.wait(60.0)
+        with pytest.raises(LauncherLostError, match="node bad is lost: "):
+            launcher.regain(nodes.agents, 1e9)

@@ -118,6 +118,11 @@ class NodeConnection:
 
     # -- a new process on the node --
 
+    @property
+    def can_return(self) -> bool:
+        """Whether a new process can be started on the node."""
+        return self._again is not None
+
     def reconnect(self) -> None:
         """Start a new process in place of one that was lost; it undoes what the old one left.
 

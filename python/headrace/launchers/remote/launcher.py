@@ -155,6 +155,11 @@ class RemoteLauncher(Launcher):
     def _reconnect(self, node: NodeConnection, deadline_s: float, patience_s: float) -> None:
         """Connect again, at least once, and until the deadline whatever the error is."""
 
+        if not node.can_return:
+            raise NodeLostError(
+                str(node.lost), hint="the next set-up of a target requests another node"
+            )
+
         def attempt() -> None:
             if self._stopped():
                 raise InterruptedRunError("stopped")
