@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from headrace.engine.measure.clock_drift import ClockDrift, correct_series, corrected_pool
 from headrace.engine.measure.job_pool import JobEnd, PoolResult
 from headrace.launchers import Agent, Clock, LauncherLostError
+from headrace.probes.sampler import SampleRows
 from headrace.records.nodes import NodeClock, NodeEvent, NodeFacts
 from headrace.system.machine_facts import MachineFacts
 from headrace.system.machine_use import MachineUse
@@ -44,6 +46,25 @@ class NodeWatch:
         self.clocks_s = time.monotonic() - self._clocks_at_s
         self._clocks_after = [unless_lost(agent.measure_clock) for agent in self._agents]
         self._kills_after = [unless_lost(agent.out_of_memory) for agent in self._agents]
+
+    def corrected(
+        self, pool: PoolResult, series: Mapping[str, SampleRows], begun_s: float
+    ) -> PoolResult:
+        """Return the result, and correct rows of probes in place, by how the clocks drifted.
+
+        `begun_s`: engine's time from which the rows' times count.
+        """
+        after_s = self._clocks_at_s + self.clocks_s
+        drifts = {
+            number: ClockDrift(self._clocks_at_s, after_s, after.offset_s - before.offset_s)
+            for number, (before, after) in enumerate(
+                zip(self._clocks, self._clocks_after, strict=True)
+            )
+            if after is not None
+        }
+        by_name = {self._agents[number].name: drift for number, drift in drifts.items()}
+        correct_series(series, by_name, begun_s)
+        return corrected_pool(pool, drifts, self._slots)
 
     def facts(self, pool: PoolResult, uses: Mapping[str, MachineUse]) -> tuple[NodeFacts, ...]:
         """Return the facts for the record. `uses`: of the CPUs of each kernel."""

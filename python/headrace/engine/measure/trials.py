@@ -393,6 +393,7 @@ class _TrialRun:
         uses = watch.finish()
         outcome.machine_use = combined_use([*uses.values()]) if uses else None
         outcome.samples = probes.finish()
+        of_nodes = dict(outcome.samples.series)
         servers.finish()
         servers.put_into(outcome.samples, outcome.pool.release_monotonic_s)
         metering.stop()
@@ -402,6 +403,7 @@ class _TrialRun:
         outcome.injected = injector.finish()
         # Last: asking each node for its clock takes time, which no probe or meter should see.
         nodes.finish()
+        outcome.pool = nodes.corrected(outcome.pool, of_nodes, outcome.samples.started_s)
         outcome.node_facts = nodes.facts(outcome.pool, uses)
         outcome.clocks_s = nodes.clocks_s
         outcome.server_totals = servers.totals()
