@@ -236,3 +236,21 @@ def test_what_a_host_lacks_is_said_before_anything_starts(
         assert ended.returncode == 3, f"{hosts}, {python}: {shown}"
         assert said in shown and remedy in shown, shown
         assert not on_hosts.trials()
+
+
+def test_a_program_is_looked_for_on_every_host(on_hosts: Workspace, memory: Path) -> None:
+    script = on_hosts.place / "mine.sh"
+    script.write_text("#!/no/such/shell\n")
+    script.chmod(0o755)
+    for program, what in (
+        ("no-such-program", "the program no-such-program is not there"),
+        ("./mine.sh", f"/no/such/shell, which the first line of {script} names, is not there"),
+    ):
+        text = STUDY.format(storage=memory, hosts="alpha,beta", nodes=2, more="")
+        text = text.replace('["sh", "-c", "echo $PPID; sleep 1"]', f'["{program}"]')
+        ended = on_hosts.run("run", on_hosts.study(text), "--results", "results")
+        shown = " ".join((ended.stdout + ended.stderr).split())
+        assert ended.returncode == 3, shown
+        for node in ("node-0", "node-1"):
+            assert f"{node}: {what}" in shown, shown
+        assert not on_hosts.trials()

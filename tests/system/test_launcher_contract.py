@@ -417,6 +417,23 @@ def test_agents_tell_the_load_of_others_from_that_of_jobs(bench: Bench) -> None:
     assert max(found.values()) > 0.1 and use.foreign_s > 0.1
 
 
+def test_what_carries_the_messages_of_a_node_is_no_other_program(tmp_path: Path) -> None:
+    """A worker of Dask that started the node process; here it is the process of this test."""
+    with (
+        Journal.open("a test", tmp_path) as journal,
+        Launchers() as opened,
+        Process(opened) as launcher,
+        launcher.nodes(journal, NodesWanted((NodeSettings("node-0"),))) as nodes,
+    ):
+        agent = nodes.agents[0]
+        agent.watch_load(Own())
+        end_s = time.process_time() + 0.5
+        while time.process_time() < end_s:
+            pass
+        use = agent.finish_load(Own())
+        assert use.own_s > 0.4
+
+
 def test_a_probe_that_cannot_start_is_an_error_and_leaves_nothing(bench: Bench) -> None:
     watch = Watch(("no-such-device",), (), bench.place, bench.place / "kept")
     for agent in bench.nodes.by_kernel():

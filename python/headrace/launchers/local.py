@@ -84,6 +84,9 @@ class MachineAgent(LocalAgent):
     load_cpus: frozenset[int] | None = None
     """CPUs of all nodes of this kernel together; None: all that Headrace may use."""
 
+    carriers: frozenset[int] = frozenset()
+    """Processes that only carry the messages of this one: a worker of Dask."""
+
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._node_storage: LocalNodeStorage | None = None
@@ -205,13 +208,13 @@ class MachineAgent(LocalAgent):
         return self._watched_load().finish(self._with_started(own))
 
     def _with_started(self, own: Own) -> Own:
-        """Add this process, and those that it started: servers and emulated drives."""
+        """Add this process, what carries its messages, and what it started: servers, drives."""
         started = started_processes(self._journal)
         return replace(
             own,
             servers=own.servers | started.servers,
             marks=own.marks | started.marks,
-            pids=own.pids | started.pids,
+            pids=own.pids | started.pids | self.carriers,
         )
 
     def _watched_load(self) -> LoadWatch:

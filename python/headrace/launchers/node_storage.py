@@ -19,7 +19,13 @@ from typing_extensions import override
 
 from headrace import targets, workloads
 from headrace.datasets.integrity import MANIFEST, VERIFIED, find_damage, note_right, read_manifest
-from headrace.errors import HeadraceError, MissingError, RefusedError, UnsupportedLevelError
+from headrace.errors import (
+    HeadraceError,
+    MissingError,
+    Problem,
+    RefusedError,
+    UnsupportedLevelError,
+)
 from headrace.system import devices
 from headrace.system.claims import claimed
 from headrace.system.emulator import Report
@@ -92,7 +98,7 @@ class LocalNodeStorage(NodeStorage):
         made = _made(target)
         problems = made.check(frozenset(target.forced_devices))
         return NodeCheck(
-            tuple(NodeLack(each.what, each.remedy, each.fatal, each.level) for each in problems),
+            _lacks(problems),
             tuple(str(place.path) for place in made.claims()),
         )
 
@@ -187,11 +193,14 @@ class LocalNodeStorage(NodeStorage):
             del self._scratch[directory]
 
     @override
+    def check_workload(self, workload: WorkloadOfNode) -> tuple[NodeLack, ...]:
+        return _lacks(_workload(workload).check())
+
+    @override
     def prepare_files(
         self, workload: WorkloadOfNode, directory: str, slots: int, seed: int
     ) -> list[str]:
-        kind = workloads.kinds()[workload.kind]
-        made = kind(workload.name, kind.Options.model_validate(workload.options))
+        made = _workload(workload)
         place = Path(directory) / OURS
         made.check_room(place, slots)
         return made.prepare_files(place, slots, seed)
@@ -260,6 +269,15 @@ class LocalNodeStorage(NodeStorage):
 def _made(target: TargetOfNode) -> Target:
     kind = targets.kinds()[target.kind]
     return kind(target.name, kind.Options.model_validate(target.options))
+
+
+def _workload(workload: WorkloadOfNode) -> workloads.Workload:
+    kind = workloads.kinds()[workload.kind]
+    return kind(workload.name, kind.Options.model_validate(workload.options))
+
+
+def _lacks(problems: Sequence[Problem]) -> tuple[NodeLack, ...]:
+    return tuple(NodeLack(each.what, each.remedy, each.fatal, each.level) for each in problems)
 
 
 def _located(location: Location) -> NodeLocation:

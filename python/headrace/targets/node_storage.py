@@ -78,7 +78,7 @@ class NodeLocation:
 
 @dataclass(frozen=True)
 class WorkloadOfNode:
-    """A workload as data, from which the node makes the files that its jobs read."""
+    """A workload as data, from which the node makes the files that its jobs read, and its check."""
 
     kind: str
     name: str
@@ -168,6 +168,10 @@ class NodeStorage(ABC):
     @abstractmethod
     def remove_scratch(self, directory: str) -> None:
         """Remove the folder of `make_scratch` with its contents. Safe to call twice."""
+
+    @abstractmethod
+    def check_workload(self, workload: WorkloadOfNode) -> tuple[NodeLack, ...]:
+        """Return what the node lacks for the jobs of a workload. Changes nothing."""
 
     @abstractmethod
     def prepare_files(

@@ -56,6 +56,8 @@ class Workload(ABC):
     bound_by_storage: ClassVar[bool] = False
     """True when it measures the storage itself: a trial limited by its clients' CPU is invalid."""
 
+    users_program: ClassVar[bool] = False
+    """True when jobs run a program of the user, which only the nodes that run jobs must have."""
     leads: ClassVar[bool] = False
     """True when a trial's first job gets ready before the others are started, for what it offers.
     """

@@ -8,7 +8,6 @@ output.
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from pathlib import Path
 from typing import ClassVar
@@ -23,6 +22,7 @@ from headrace.system.program_pages import hold_program
 from headrace.workloads import JobInput, JobOutput, JobResults, Workload, WorkloadOptions
 from headrace.workloads.programs.environment import users_environment
 from headrace.workloads.programs.files import files_that_fit
+from headrace.workloads.programs.lacking import lack_of
 from headrace.workloads.programs.output import events_in, pattern_checked, shorten
 from headrace.workloads.programs.placeholders import (
     STUDY,
@@ -111,23 +111,17 @@ class Command(Workload):
     kind: ClassVar[str] = "command"
     Options: ClassVar[type[WorkloadOptions]] = CommandOptions
     reads_urls: ClassVar[bool] = True
+    users_program: ClassVar[bool] = True
 
     options: CommandOptions
 
     def check(self) -> list[Problem]:
-        """Return a problem when the program is not found."""
+        """Return a problem when the program, or what its first line names, is not found."""
         program = self.options.command[0]
-        if placeholders_in(program, _OF_A_JOB) or shutil.which(
-            program, path=self.options.environment.get("PATH")
-        ):
+        if placeholders_in(program, _OF_A_JOB):
             return []
-        return [
-            Problem(
-                what=f"the program {program} is not there, or may not be run",
-                needed_by=f"workload {self.name}",
-                remedy=f"install {program}, or give its full path in `command`",
-            )
-        ]
+        lack = lack_of(program, self.options.environment)
+        return [] if lack is None else [Problem(lack[0], f"workload {self.name}", lack[1])]
 
     def dataset(self, slots_max: int) -> DatasetSpec | None:
         """Return the generated data set, if the study requests one."""

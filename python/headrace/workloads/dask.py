@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import select
-import shutil
 import subprocess
 import sys
 import time
@@ -36,6 +35,7 @@ from headrace.workloads.dask_cluster.processes import (
 )
 from headrace.workloads.programs.environment import users_environment
 from headrace.workloads.programs.files import files_that_fit
+from headrace.workloads.programs.lacking import first_line, lack_of
 from headrace.workloads.programs.output import events_in, pattern_checked, shorten
 from headrace.workloads.programs.placeholders import (
     STUDY,
@@ -151,6 +151,7 @@ class DaskScript(Workload):
     kind: ClassVar[str] = "dask"
     Options: ClassVar[type[WorkloadOptions]] = DaskOptions
     reads_urls: ClassVar[bool] = True
+    users_program: ClassVar[bool] = True
     leads: ClassVar[bool] = True
 
     options: DaskOptions
@@ -167,10 +168,8 @@ class DaskScript(Workload):
         """Return a problem when the script or its Python is missing, or Dask in it."""
         needed_by = f"workload {self.name}"
         program = self.options.command[0]
-        if shutil.which(program, path=self.options.environment.get("PATH")) is None:
-            what = f"the program {program} is not there, or may not be run"
-            remedy = f"install {program}, or give its full path in `command`"
-            return [Problem(what, needed_by, remedy)]
+        if (missing := lack_of(program, self.options.environment)) is not None:
+            return [Problem(missing[0], needed_by, missing[1])]
         python = self.python
         if (lack := _lack_of(python)) is None:
             return []
@@ -365,16 +364,11 @@ def _interpreter(program: str, environment: dict[str, str]) -> str:
     """Return the Python that runs a program: itself, or what its first line names."""
     if _PYTHON.fullmatch(Path(program).name):
         return program
-    found = shutil.which(program, path=environment.get("PATH"))
-    if found is not None:
-        with Path(found).open("rb") as file:
-            line = file.readline(1024)
-        if line.startswith(b"#!"):
-            words = line[2:].decode(errors="replace").split()
-            if words and Path(words[0]).name == "env":
-                words = [word for word in words[1:] if not word.startswith("-")]
-            if words and _PYTHON.fullmatch(Path(words[0]).name):
-                return words[0]
+    words = first_line(program, environment)
+    if words and Path(words[0]).name == "env":
+        words = [word for word in words[1:] if not word.startswith("-")]
+    if words and _PYTHON.fullmatch(Path(words[0]).name):
+        return words[0]
     return sys.executable
 
 

@@ -65,7 +65,8 @@ class Measure(Engine):
                 workload = workload_package.kinds()[resolved.workload_kind](
                     trial.workload, resolved.workload_options
                 )
-                problems += workload.check()
+                if not (workload.users_program and is_elsewhere(resolved.run)):
+                    problems += workload.check()  # else the nodes are asked
                 if resolved.run.feed not in type(workload).feeds:
                     allowed = ", ".join(sorted(type(workload).feeds))
                     what = f'feed = "{resolved.run.feed}"'

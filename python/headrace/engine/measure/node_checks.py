@@ -21,6 +21,8 @@ from headrace.system.journal import Journal
 from headrace.targets import Target
 from headrace.targets.elsewhere import TargetElsewhere, same_places
 from headrace.targets.local_drives import LocalDrives
+from headrace.targets.node_storage import WorkloadOfNode
+from headrace.workloads import kinds as workload_kinds
 
 _WITHOUT = "its trials are recorded as unsupported"
 
@@ -31,6 +33,8 @@ class _Asked:
 
     wanted: NodesWanted
     targets: dict[str, LocalDrives] = field(default_factory=dict[str, LocalDrives])
+    workloads: dict[str, WorkloadOfNode] = field(default_factory=dict[str, WorkloadOfNode])
+    """Those whose jobs run programs of the user."""
 
 
 def node_problems(
@@ -39,7 +43,8 @@ def node_problems(
     """Return what each node lacks, with its name. `made`: (id of a trial, its target).
 
     A node that lacks something makes the trials of that target unsupported; only if that leaves no
-    trial, the study cannot run. A study whose meters cannot be read does not run.
+    trial, the study cannot run. A study whose meters cannot be read, or whose programs are missing,
+    does not run.
     """
     targets = dict(made)
     meters = read_on_nodes(study.meters)
@@ -51,23 +56,38 @@ def node_problems(
         elsewhere = is_elsewhere(resolved.run)
         own = target if elsewhere and isinstance(target, LocalDrives) else None
         others = others or own is None
-        if own is not None or (elsewhere and meters):
-            _ask(asked, resolved, target, own)
+        program = _users_program(trial.workload, resolved) if elsewhere else None
+        if own is not None or program is not None or (elsewhere and meters):
+            _ask(asked, resolved, target, own, program)
     problems: list[Problem] = []
-    of_meters: list[Problem] = []
+    of_all: list[Problem] = []
+    """What every trial needs."""
     usable = others
     for on, each in asked.items():
         found, lacks = _found(on, each, forced_devices, meters)
-        of_meters += lacks
+        of_all += lacks
         problems += [problem for some in found.values() for problem in some]
         usable = usable or not all(any(one.fatal for one in some) for some in found.values())
     if usable:
         problems = [_not_fatal(problem) for problem in problems]
-    return problems + of_meters
+    return problems + of_all
+
+
+def _users_program(name: str, resolved: Resolved) -> WorkloadOfNode | None:
+    """Return a workload whose jobs run a program of the user; None for others."""
+    part = workload_kinds()[resolved.workload_kind]
+    if not part.users_program:
+        return None
+    options = resolved.workload_options.model_dump(mode="json", exclude_unset=True)
+    return WorkloadOfNode(resolved.workload_kind, name, options)
 
 
 def _ask(
-    asked: dict[str, _Asked], resolved: Resolved, target: Target, own: LocalDrives | None
+    asked: dict[str, _Asked],
+    resolved: Resolved,
+    target: Target,
+    own: LocalDrives | None,
+    program: WorkloadOfNode | None,
 ) -> None:
     """Ask the nodes of a trial; `own`: its target if each node has it for itself."""
     on = str(resolved.run.on)
@@ -77,12 +97,14 @@ def _ask(
     if own is not None:
         key = f"{own.name} {len(own.each)} {resolved.target_options!r}"
         asked[on].targets.setdefault(key, own)
+    if program is not None:
+        asked[on].workloads.setdefault(repr(program), program)
 
 
 def _found(
     on: str, asked: _Asked, forced_devices: frozenset[str], meters: Mapping[str, NamedPlugin]
 ) -> tuple[dict[str, list[Problem]], list[Problem]]:
-    """Return the problems of each target, and those of the meters."""
+    """Return the problems of each target, and those of meters and programs."""
     kind = split_on(on)[0]
     part, wanted = kinds()[kind], asked.wanted
     if not part.nodes_at_once or part.refuses(wanted) or part.check(wanted) is not None:
@@ -97,7 +119,8 @@ def _found(
                 key: _problems(target, nodes.agents, forced_devices)
                 for key, target in asked.targets.items()
             }
-            return found, meter_lacks(machines_of(nodes.agents, meters))
+            programs = _program_problems(nodes.agents, asked.workloads.values())
+            return found, [*meter_lacks(machines_of(nodes.agents, meters)), *programs]
     except HeadraceError as error:
         lack = Problem(error.message, f'on = "{on}"', error.hint or "start its nodes")
         return ({"": [lack]}, []) if asked.targets else ({}, [lack])
@@ -109,6 +132,17 @@ def meter_lacks(machines: Iterable[MeteredMachine]) -> list[Problem]:
         Problem(f"{machine.agent.name}: {lack.what}", lack.needed_by, lack.remedy)
         for machine in machines
         for lack in machine.agent.meters.check([as_data(part) for part in machine.parts])
+    ]
+
+
+def _program_problems(
+    agents: Iterable[Agent], workloads: Iterable[WorkloadOfNode]
+) -> list[Problem]:
+    return [
+        Problem(f"{agent.name}: {lack.what}", f"workload {workload.name}", lack.remedy)
+        for workload in workloads
+        for agent in agents
+        for lack in agent.storage.check_workload(workload)
     ]
 
 

@@ -81,6 +81,7 @@ class NodeService:
     def __init__(self, journal: Journal, local: Local, answers: int) -> None:
         self._journal = journal
         self._agent = MachineAgent(journal)
+        self._agent.carriers = frozenset({os.getppid()})
         self._shown: dict[str, JournalEntry] = {}
         """By folder."""
         self._local = local

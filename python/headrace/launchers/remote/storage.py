@@ -14,6 +14,7 @@ from headrace.targets.node_storage import (
     FilesLacking,
     FilesWanted,
     NodeCheck,
+    NodeLack,
     NodeLocation,
     NodeStorage,
     TargetOfNode,
@@ -76,6 +77,10 @@ class RemoteNodeStorage(NodeStorage):
     def remove_scratch(self, directory: str) -> None:
         with contextlib.suppress(LauncherLostError):
             self._connection.call(NodeStorage.remove_scratch, directory)
+
+    @override
+    def check_workload(self, workload: WorkloadOfNode) -> tuple[NodeLack, ...]:
+        return self._connection.call(NodeStorage.check_workload, workload)
 
     @override
     def prepare_files(
