@@ -21,7 +21,10 @@ use crate::spec::SpecError;
 use dies::Dies;
 use log_blocks::LogBlocks;
 use page_map::{Cleaned, PageMap};
-use spec::{GarbageCollection, InitialState, MappingSpec, SsdPowerSpec, SsdSpec};
+use spec::{
+    GarbageCollection, InitialState, MappingSpec, SsdPowerSpec, SsdSpec, SATA_READ_BYTES,
+    SATA_WRITE_BYTES,
+};
 
 /// Units of the write buffer whose completion times are stored. A larger buffer counts as this
 /// size.
@@ -95,6 +98,10 @@ pub struct Ssd {
     read_command_ns: Nanos,
     write_command_ns: Nanos,
     link_ns_per_byte: f64,
+    /// Link time of a command besides its data. At depth 1 it is a part of the controller's
+    /// overhead.
+    link_read_command_ns: Nanos,
+    link_write_command_ns: Nanos,
     channel_ns_per_byte: f64,
     channels: usize,
     read_ns: f64,
@@ -159,6 +166,10 @@ impl Ssd {
         let dies = Dies::new(spec);
         let die_block_units = page_units * u64::from(spec.flash.pages_per_block);
         let ns = |us: f64| (us * 1e3) as Nanos;
+        let command_ns = |sata_bytes: f64| {
+            let default = if spec.link_duplex { 0.0 } else { sata_bytes };
+            (spec.link_command_bytes.unwrap_or(default) / spec.link_bytes_per_s * 1e9) as Nanos
+        };
         let buffer_units = (spec.write_buffer_bytes / unit_bytes).min(BUFFER_UNITS_MAX);
         Ok(Ssd {
             capacity_sectors: spec.capacity_bytes / SECTOR_BYTES,
@@ -171,6 +182,8 @@ impl Ssd {
             read_command_ns: ((1e9 / spec.controller.read_iops_max) as Nanos).max(1),
             write_command_ns: ((1e9 / spec.controller.write_iops_max) as Nanos).max(1),
             link_ns_per_byte: 1e9 / spec.link_bytes_per_s,
+            link_read_command_ns: command_ns(SATA_READ_BYTES),
+            link_write_command_ns: command_ns(SATA_WRITE_BYTES),
             channel_ns_per_byte: 1e9 / spec.flash.channel_bytes_per_s,
             channels: spec.flash.channels as usize,
             read_ns: spec.flash.read_us * 1e3,
@@ -268,6 +281,7 @@ impl Ssd {
             *channel = (*channel).max(ready) + over_channel;
             there = there.max((*channel).max(last_read + over_channel));
         }
+        self.link_clock[0] = self.link_clock[0].max(ready) + self.link_read_command_ns;
         self.over_link(0, ready, there, bytes, unit_bytes)
     }
 
@@ -278,6 +292,8 @@ impl Ssd {
             ready
         } else {
             let bytes = u64::from(request.sectors) * SECTOR_BYTES;
+            let link = &mut self.link_clock[self.inbound];
+            *link = (*link).max(ready) + self.link_write_command_ns;
             self.over_link(self.inbound, ready, ready, bytes, bytes)
         };
         let mut taken = here;

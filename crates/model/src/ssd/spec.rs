@@ -5,6 +5,15 @@ use serde::{Deserialize, Serialize};
 use crate::request::SECTOR_BYTES;
 use crate::spec::{refuse, within, within_int, Price, Sheet, Sources, SpecError};
 
+/// What a queued read of up to 8 KiB takes on a SATA link besides its data: five frames
+/// (register from the host and to the host, DMA setup, data, set device bits) of 20 doublewords in
+/// all, three doublewords of framing each, and two exchanges of primitives each (X_RDY and R_RDY,
+/// WTRM and R_OK), for each of which the specification allows 20 doublewords (Serial ATA revision
+/// 3.0, 9.4 and 10.3).
+pub const SATA_READ_BYTES: f64 = 4.0 * (20.0 + 5.0 * (3.0 + 2.0 * 20.0));
+/// The same for a queued write, which has one frame of one doubleword more (DMA activate).
+pub const SATA_WRITE_BYTES: f64 = SATA_READ_BYTES + 4.0 * (1.0 + 3.0 + 2.0 * 20.0);
+
 /// A solid-state drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,6 +28,10 @@ pub struct SsdSpec {
     /// The link is full duplex (PCIe) or half duplex (SATA).
     #[serde(default)]
     pub link_duplex: bool,
+    /// Link time of a command besides its data, in bytes at the rate of the link; default: that of
+    /// SATA (`SATA_READ_BYTES`, `SATA_WRITE_BYTES`), and none on a duplex link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_command_bytes: Option<f64>,
     /// Commands that the drive can hold.
     #[serde(default = "queue_depth")]
     pub queue_depth: u32,
@@ -193,6 +206,7 @@ impl SsdSpec {
         }
         within_int("capacity_bytes", self.capacity_bytes, 1 << 20, 1 << 50)?;
         within("link_bytes_per_s", self.link_bytes_per_s, 1e5, 1e12)?;
+        within("link_command_bytes", self.link_command_bytes.unwrap_or(0.0), 0.0, 1e6)?;
         within_int("queue_depth", u64::from(self.queue_depth), 1, 1 << 20)?;
         let c = &self.controller;
         within("controller.read_overhead_us", c.read_overhead_us, 0.0, 1e6)?;

@@ -48,6 +48,33 @@ fn depth_is_bounded_by_controller_dies_and_link() {
 }
 
 #[test]
+fn small_commands_are_bounded_by_the_frames_of_their_link() {
+    // Flash and controller could do far more.
+    let fast = |link: &str| {
+        let text = format!(
+            r#"{{"kind": "ssd", "name": "ssd", "capacity_bytes": 4294967296, {link},
+            "controller": {{"read_overhead_us": 5, "write_overhead_us": 5, "read_iops_max": 1e6, "write_iops_max": 1e6}},
+            "flash": {{"channels": 16, "dies_per_channel": 8, "page_bytes": 16384, "pages_per_block": 64,
+            "read_us": 50, "program_us": 500, "erase_us": 3800, "channel_bytes_per_s": 1e9}}{FILLED}}}"#
+        );
+        DriveSpec::from_json(&text).unwrap()
+    };
+    let iops = |spec: &DriveSpec, rw, bytes| {
+        let result = run(spec, &load(rw, bytes, 64, 2.0)).unwrap();
+        result.read.iops + result.write.iops
+    };
+    let sata = fast(r#""link_bytes_per_s": 270e6"#);
+    close(iops(&sata, Rw::RandRead, 4096), 270e6 / (4096.0 + 940.0), 0.01);
+    close(iops(&sata, Rw::RandWrite, 4096), 270e6 / (4096.0 + 1116.0), 0.01);
+    // Large reads get the rate of the link.
+    close(iops(&sata, Rw::Read, 131_072) * 131_072.0, 270e6, 0.01);
+    let own = fast(r#""link_bytes_per_s": 270e6, "link_command_bytes": 4096"#);
+    close(iops(&own, Rw::RandRead, 4096), 270e6 / 8192.0, 0.01);
+    let duplex = fast(r#""link_bytes_per_s": 270e6, "link_duplex": true"#);
+    close(iops(&duplex, Rw::RandRead, 4096), 270e6 / 4096.0, 0.01);
+}
+
+#[test]
 fn sequential_writes_run_at_the_programs_of_all_dies() {
     let result = run(&drive(""), &load(Rw::Write, 128 << 10, 8, 20.0)).unwrap();
     close(result.write.bytes_per_s, 16.0 * 4096.0 / 750e-6, 0.02);
