@@ -185,7 +185,7 @@ def test_nodes_that_the_named_launcher_cannot_have_are_refused(
     text: str, run: str, why: str, allowed: str
 ) -> None:
     options, wanted = resolved_run(text, run)
-    (problem,) = launcher_problems(options, wanted)
+    (problem,) = launcher_problems(options, wanted, {})
     assert problem.what.startswith(f'on = "{launcher_of(options, wanted)}": {why}')
     assert problem.remedy == f"allowed here: {allowed}, or no `on`"
 
