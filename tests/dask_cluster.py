@@ -78,3 +78,23 @@ def dask_cluster(count: int) -> Generator[str]:
     """The address of a scheduler with this many workers."""
     with dask_workers(count) as (address, _):
         yield address
+
+
+@contextmanager
+def started_again(address: str, count: int) -> Generator[None]:
+    """A scheduler at the address of one that was killed, and new workers of it."""
+    host, _, port = address.rpartition(":")
+    with contextlib.ExitStack() as stack:
+        _started(stack, "dask_scheduler", "--host", host, "--port", port)
+        for _ in range(count):
+            _started(
+                stack,
+                "dask_worker",
+                f"tcp://{address}",
+                "--no-nanny",
+                "--nthreads",
+                "1",
+                "--host",
+                host,
+            )
+        yield

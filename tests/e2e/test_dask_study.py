@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,9 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from dask_cluster import dask_workers
+from dask_cluster import dask_workers, started_again
 from headrace.system.identity import boot_id
 from headrace.system.waiting import wait_until
 from workspace import Workspace
@@ -200,3 +202,45 @@ def test_what_a_cluster_lacks_is_said_before_anything_starts(
         text = " ".join((ended.stdout + ended.stderr).split())
         assert ended.returncode == 3 and said in text, text
         assert "Traceback" not in text and not workspace.trials()
+
+
+@pytest.mark.heavy
+def test_a_scheduler_that_is_killed_and_started_again_costs_one_trial(
+    workspace: Workspace, memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dask's workers end with their scheduler; the next trial waits for new ones."""
+    journals = tmp_path / "journals"
+    monkeypatch.setenv("HEADRACE_JOURNAL_DIR", str(journals))
+    with contextlib.ExitStack() as stack, dask_workers(2) as (address, workers):
+        file = study(workspace, memory, address, nodes=2, seconds=4)
+        text = file.read_text().replace("slots = 2", "node_patience = 300")
+        file.write_text(text + '[factors]\n"run.slots" = [1, 2]\n')
+
+        def restart() -> None:
+            assert wait_until(lambda: all(_sleeping_below(each.pid) for each in workers), 60, 0.1)
+            os.kill(_listening(address), signal.SIGKILL)
+            assert wait_until(lambda: all(each.poll() is not None for each in workers), 60, 0.1)
+            stack.enter_context(started_again(address, 2))
+
+        restarting = threading.Thread(target=restart)
+        restarting.start()
+        ended = workspace.run("run", file, "--results", "results")
+        restarting.join()
+    assert ended.returncode == 5 and "Traceback" not in ended.stdout + ended.stderr
+    first, second = sorted(workspace.trials(), key=lambda trial: trial["index"])
+    assert "node-lost" in [reason["code"] for reason in first["validity"]["reasons"]]
+    assert second["status"] == "done"
+    assert "node-lost" not in [reason["code"] for reason in second["validity"]["reasons"]]
+    assert not journals.exists() or list(journals.iterdir()) == [], "nothing is left to undo"
+
+
+def _listening(address: str) -> int:
+    """The process that listens at an address of this machine."""
+    port = int(address.rpartition(":")[2])
+    (found,) = {
+        each.pid
+        for each in psutil.net_connections("tcp")
+        if each.status == psutil.CONN_LISTEN and each.laddr.port == port
+    }
+    assert found is not None
+    return found
