@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import msgspec
 import pytest
 
 from headrace.engine.measure.cluster_needs import cluster_needs
+from headrace.errors import HeadraceError, Problem
 from headrace.launchers import Clock
+from headrace.launchers.local import MachineAgent
+from headrace.launchers.node_storage import LocalNodeStorage
 from headrace.launchers.remote.diagnosis import (
     ClusterFinding,
     diagnose,
@@ -20,14 +24,18 @@ from headrace.launchers.remote.diagnosis import (
     judge_own_folder,
     merged,
 )
+from headrace.launchers.remote.launcher import check_version
 from headrace.launchers.remote.messages import Hello, NodeAbilities
 from headrace.launchers.remote.shared_folders import FolderViews
 from headrace.launchers.remote.survey import SurveyedNode
 from headrace.library import load_study
 from headrace.system.capabilities import Capability
 from headrace.system.cluster_keys import key_state, make_credentials
+from headrace.system.journal import Journal
 from headrace.system.machine_facts import MachineFacts
 from headrace.system.node_limits import NodeLimits, node_limits
+from headrace.targets.node_storage import TargetOfNode
+from headrace.targets.path import PathTarget
 
 HERE = MachineFacts("here", "6.1", "1.0", "3.11.2", "cpu", 8, 16 << 30)
 LIMITS = NodeLimits(65536, None, 8 << 30, "/tmp", 1 << 40, ())
@@ -211,3 +219,30 @@ def test_what_a_study_needs_of_its_nodes(tmp_path: Path) -> None:
     file.write_text(STUDY.replace('on = "ssh://a,b,c"\npython = "/opt/python"\n', ""))
     loaded = load_study(file)
     assert cluster_needs(loaded.study, loaded.plan()) == []
+
+
+def test_what_a_node_lacks_keeps_the_words_of_its_target(tmp_path: Path) -> None:
+    """What is lost without it is the target's to say; it knows more than the node."""
+
+    class Lacking(PathTarget):
+        kind = "path"
+
+        def check(self, forced_devices: frozenset[str]) -> list[Problem]:
+            return [Problem("no tool", "target x", "install it", False, "stripes are unknown")]
+
+    with Journal.open("a test", tmp_path / "journal") as journal:
+        storage = LocalNodeStorage(journal, MachineAgent(journal))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                "headrace.launchers.node_storage.targets.kinds", lambda: {"path": Lacking}
+            )
+            found = storage.check_target(TargetOfNode("path", "x", {"path": str(tmp_path)}))
+    assert [(each.what, each.without) for each in found.lacks] == [
+        ("no tool", "stripes are unknown")
+    ]
+
+
+def test_a_worker_of_another_version_is_refused() -> None:
+    check_version("worker tcp://a:1", version("headrace"))
+    with pytest.raises(HeadraceError, match=r"worker tcp://a:1 has Headrace 0\.0\.1, this"):
+        check_version("worker tcp://a:1", "0.0.1")

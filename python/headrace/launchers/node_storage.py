@@ -277,7 +277,9 @@ def _workload(workload: WorkloadOfNode) -> workloads.Workload:
 
 
 def _lacks(problems: Sequence[Problem]) -> tuple[NodeLack, ...]:
-    return tuple(NodeLack(each.what, each.remedy, each.fatal, each.level) for each in problems)
+    return tuple(
+        NodeLack(each.what, each.remedy, each.fatal, each.level, each.without) for each in problems
+    )
 
 
 def _located(location: Location) -> NodeLocation:

@@ -40,6 +40,8 @@ class NodeLack:
     """False when the target can be set up all the same."""
     level: tuple[str, str] | None = None
     """(factor, level) when only that level is unavailable."""
+    without: str = ""
+    """What still works, or is lost, without it."""
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ def _problems(
         for lack in check.lacks:
             needed_by = f"target {target.name}"
             what = f"{agent.name}: {lack.what}"
-            without = "" if lack.fatal else _WITHOUT
+            without = "" if lack.fatal else lack.without or _WITHOUT
             found.append(Problem(what, needed_by, lack.remedy, lack.fatal, without, lack.level))
     for node, other, path in same_places(claims):
         what = f"{node} and {other} are one machine, and {path} would be the storage of both"
@@ -169,4 +169,5 @@ def _problems(
 
 
 def _not_fatal(problem: Problem) -> Problem:
-    return Problem(problem.what, problem.needed_by, problem.remedy, False, _WITHOUT, problem.level)
+    without = _WITHOUT if problem.fatal else problem.without
+    return Problem(problem.what, problem.needed_by, problem.remedy, False, without, problem.level)

@@ -23,9 +23,9 @@ from headrace.errors import HeadraceError, describe
 from headrace.launchers.remote.dask_client import (
     client_of,
     require_headrace,
-    require_version,
     workers_of,
 )
+from headrace.launchers.remote.launcher import check_version
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -160,7 +160,7 @@ class _Sweep:
         del self._futures[index]
         if isinstance(answer, BaseException):
             raise self._lost(f"{type(answer).__name__}: {answer}")
-        require_version(answer.worker, answer.version)
+        check_version(f"worker {answer.worker}", answer.version)
         self._simulated_ns[index] = answer.simulated_ns
         return index, answer
 

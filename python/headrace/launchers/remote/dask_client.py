@@ -5,11 +5,11 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import HeadraceError, MissingError, describe
 from headrace.launchers.remote.dask_nodes import check_versions
+from headrace.launchers.remote.launcher import check_version
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -87,14 +87,4 @@ def workers_of(client: Client) -> Mapping[str, Any]:
 def require_headrace(client: Client, workers: Sequence[str]) -> None:
     """Raise HeadraceError when a worker has no Headrace, or another one than this machine."""
     for address, found in check_versions(client, workers).items():
-        require_version(address, found)
-
-
-def require_version(worker: str, found: str) -> None:
-    """Raise HeadraceError when a worker's version of Headrace is not that of this machine."""
-    here = version("headrace")
-    if found != here:
-        raise HeadraceError(
-            f"worker {worker} has Headrace {found}, this machine {here}",
-            hint="install the same version on all workers",
-        )
+        check_version(f"worker {address}", found)
