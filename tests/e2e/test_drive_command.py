@@ -185,6 +185,26 @@ def test_a_model_is_validated_by_the_times_of_a_drive(tmp_path: Path) -> None:
     assert max(len(line) for line in shown.splitlines()) <= 80
 
 
+def test_a_fit_that_does_not_meet_the_results_is_not_written(tmp_path: Path) -> None:
+    options = {"rw": "randread", "bs": "4k", "iodepth": "1", "ioengine": "libaio"}
+    part = {"total_ios": 1000, "iops": 9000.0, "clat_ns": {"mean": 111_000.0}}
+    nothing = {"total_ios": 0, "iops": 0.0, "clat_ns": {"mean": 0.0}}
+    job = {"jobname": "ssd", "job options": options, "read": part, "write": nothing}
+    results = tmp_path / "of an ssd.json"
+    results.write_text(json.dumps({"fio version": "fio-3.33", "jobs": [job]}))
+    fitted = tmp_path / "fitted.toml"
+    words = ("drive", "fit", "sata-7200-500gb", str(results), "--runtime", "1", "--out")
+    done = headrace(*words, str(fitted), code=5)
+    assert "not written: the error of" in done.stderr
+    assert "--error-limit" in done.stderr
+    assert not fitted.exists()
+    refused = json.loads(headrace(*words, str(fitted), "--json", code=5).stdout)
+    assert refused["file"] is None
+    assert refused["rms_error"] > 0.25
+    headrace(*words, str(fitted), "--force")
+    assert entry("drives", str(fitted)).name == "fitted"
+
+
 def test_a_trace_without_response_times_validates_nothing(tmp_path: Path) -> None:
     trace = random_trace(tmp_path / "asked.csv")
     done = headrace("drive", "validate", "sata-7200-500gb", str(trace), code=2)

@@ -41,7 +41,13 @@ def changed(tmp_path: Path, name: str, **values: float) -> CatalogEntry:
 def as_fio(tmp_path: Path, drive: CatalogEntry, number: int, options: dict[str, str]) -> Path:
     """What fio would say of that drive: results of the model with the parameters to be found."""
     size = int(options["bs"].removesuffix("k")) << 10
-    load = Load(rw=options["rw"], bs_bytes=size, iodepth=int(options["iodepth"]), runtime_s=20.0)
+    load = Load(
+        rw=options["rw"],
+        bs_bytes=size,
+        iodepth=int(options["iodepth"]),
+        runtime_s=20.0,
+        offset_bytes=int(options.get("offset", "0")),
+    )
     result: dict[str, Any] = run_drive(drive.table, load)
     job: dict[str, Any] = {
         "jobname": f"job{number}",
@@ -82,6 +88,19 @@ def test_a_fitted_drive_gives_the_results_and_those_left_out(
     write_fitted(changed(tmp_path, "start"), fit, files, tmp_path / "fitted.toml")
     again = entry("drives", str(tmp_path / "fitted.toml"))
     assert "fitted to fio results" in again.source["seek.average_ms"]
+
+
+def test_a_fit_stays_within_what_a_platter_can_be(tmp_path: Path, truth: CatalogEntry) -> None:
+    """Results of a disk whose inner zone is much slower than any hub allows."""
+    strange = changed(tmp_path, "strange", outer_bytes_per_s=95e6, inner_bytes_per_s=14e6)
+    size = strange.table["capacity_bytes"]
+    files = [as_fio(tmp_path, strange, 0, LOADS[6])]
+    end = {**LOADS[6], "offset": str(int(size * 0.97) >> 20 << 20)}
+    files.append(as_fio(tmp_path, strange, 1, end))
+    fit = fit_drive(changed(tmp_path, "start"), files, runtime_s=4.0)
+    values = {each.name: each.value for each in fit.parameters}
+    ratio = values["rates.inner_bytes_per_s"] / values["rates.outer_bytes_per_s"]
+    assert 0.34 < ratio < 0.96
 
 
 def test_queue_depth_1_alone_does_not_invent_the_rest(tmp_path: Path, truth: CatalogEntry) -> None:

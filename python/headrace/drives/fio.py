@@ -141,6 +141,12 @@ def _count(options: dict[str, str], name: str, default: str, most: int = _MOST) 
     return int(text)
 
 
+def _bytes(options: dict[str, str], name: str) -> int | None:
+    """Return an option that is a number of bytes; None if not given, or a share of the device."""
+    text = options.get(name)
+    return None if text is None or "%" in text else parse_fio_bytes(text)
+
+
 def _observed(file: Path, job: _Job, options: dict[str, str], runtime_s: float) -> Observed:
     name = f"{file.name}:{job.jobname}"
     rw = options.get("rw", options.get("readwrite", "read"))
@@ -161,9 +167,9 @@ def _observed(file: Path, job: _Job, options: dict[str, str], runtime_s: float) 
             else 1,
             numjobs=_count(options, "numjobs", "1"),
             runtime_s=runtime_s,
-            size_bytes=parse_fio_bytes(options["size"])
-            if "size" in options and "%" not in options["size"]
-            else None,
+            offset_bytes=_bytes(options, "offset") or 0,
+            offset_increment_bytes=_bytes(options, "offset_increment") or 0,
+            size_bytes=_bytes(options, "size"),
             rwmixread=_count(options, "rwmixread", "50", 100),
             fsync=_count(options, "fsync", "0"),
         )

@@ -33,6 +33,9 @@ MOST_ERROR = 0.25
 """Standard error divided by range; above it a value would be a guess."""
 NOISE = 0.01
 """Least relative uncertainty of a fio result; runs of one minute repeat about this well."""
+INNER_TO_OUTER = (0.35, 0.95)
+"""Rate of the inner zone divided by that of the outer one: the ratio of their radii, which the hub
+and the size of the platter bound. Catalogued disks lie between 0.45 and 0.75."""
 STEP = 0.08
 """Share of a parameter's range, for finite differences: large enough to exceed the noise of a short
 run."""
@@ -83,7 +86,7 @@ FREE: dict[str, tuple[Parameter, ...]] = {
     "hdd": (
         Parameter(("controller_overhead_us",), 10, 2000, logarithmic=True, believed=3.0),
         Parameter(("seek", "average_ms"), 1.0, 20.0, logarithmic=True, believed=1.1),
-        Parameter(("seek", "track_to_track_ms"), 0.1, 4.0, logarithmic=True, believed=1.1),
+        Parameter(("seek", "track_to_track_ms"), 0.1, 2.5, logarithmic=True, believed=1.1),
         Parameter(("write_settle_ms",), 0.0, 3.0),
         Parameter(("queue", "reordering"), 0.0, 1.0),
         Parameter(("rates", "outer_bytes_per_s"), 2e7, 4e8, logarithmic=True),
@@ -289,14 +292,28 @@ def _logs(table: Table, observed: Sequence[Observed]) -> npt.NDArray[np.float64]
     return np.asarray(logs)
 
 
+def _possible(table: Table) -> bool:
+    """Return whether the rates are those of one platter."""
+    outer, inner = (
+        _get(table, ("rates", name)) for name in ("outer_bytes_per_s", "inner_bytes_per_s")
+    )
+    if not isinstance(outer, (int, float)) or not isinstance(inner, (int, float)):
+        return True
+    low, high = INNER_TO_OUTER
+    return low <= inner / outer <= high
+
+
 def _safe(
     table: Table,
     observed: Sequence[Observed],
     free: Sequence[Parameter],
     at: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64] | None:
+    tried = _with(table, free, at)
+    if not _possible(tried) and _possible(table):
+        return None
     try:
-        return _logs(_with(table, free, at), observed)
+        return _logs(tried, observed)
     except StudyError:  # an impossible combination, such as track-to-track above average seek
         return None
 

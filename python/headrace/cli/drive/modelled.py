@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import typer
 
 from headrace.cli._console import err, out
-from headrace.errors import FileProblem, StudyError
+from headrace.errors import ExitCode, FileProblem, StudyError
 from headrace.units import format_bytes, format_bytes_per_s
 
 if TYPE_CHECKING:
@@ -265,13 +265,18 @@ def fit(
         Path | None, typer.Option("--out", help="the fitted drive; NAME-fitted.toml when not given")
     ] = None,
     runtime: Annotated[str, typer.Option(help="virtual time each load is run for")] = "4",
+    error_limit: Annotated[
+        float,
+        typer.Option(min=0.0, help="root mean square error above which nothing is written"),
+    ] = 0.25,
+    force: Annotated[
+        bool, typer.Option("--force", help="write the drive however large the error is")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Fit a drive's free parameters to fio results; say what is left over, and what the results
     cannot determine.
     """
-    from dataclasses import asdict
-
     from headrace.catalog import entry
     from headrace.drives import fit_drive, parse_fio_seconds
     from headrace.drives.fitted_file import write_fitted
@@ -284,7 +289,25 @@ def fit(
         progress=lambda text: err.print(text, style="dim"),
     )
     path = output or Path(f"{found.name}-fitted.toml")
-    write_fitted(found, made, results, path)
+    error = max(made.rms_error, made.cross_error or 0.0)
+    written = force or error <= error_limit
+    if written:
+        write_fitted(found, made, results, path)
+    _show_fit(found.name, made, path if written else None, as_json)
+    if not written:
+        err.print(
+            f"not written: the error of {error:.1%} is above {error_limit:.0%} (--error-limit). "
+            "Choose a table of the same kind of drive, or write it with --force."
+        )
+        raise typer.Exit(int(ExitCode.INVALID_TRIALS))
+    if not as_json:
+        err.print(f"written: {path}", style="dim")
+
+
+def _show_fit(drive: str, made: Fit, file: Path | None, as_json: bool) -> None:
+    """Print a fit, and the file that was written."""
+    from dataclasses import asdict
+
     if as_json:
         values = {
             "parameters": [asdict(each) for each in made.parameters],
@@ -293,8 +316,8 @@ def fit(
         typer.echo(
             json.dumps(
                 {
-                    "drive": found.name,
-                    "file": str(path),
+                    "drive": drive,
+                    "file": None if file is None else str(file),
                     "rms_error": made.rms_error,
                     "cross_error": made.cross_error,
                     **values,
@@ -302,14 +325,12 @@ def fit(
                 indent=1,
             )
         )
-        return
-    out.print(_parameters(found.name, made))
-    out.print(_residuals(made))
-    cross = (
-        "" if made.cross_error is None else f"; on results that took no part {made.cross_error:.1%}"
-    )
-    out.print(f"root mean square error {made.rms_error:.1%}{cross}")
-    err.print(f"written: {path}", style="dim")
+    else:
+        out.print(_parameters(drive, made))
+        out.print(_residuals(made))
+        cross = made.cross_error
+        rest = "" if cross is None else f"; on results that took no part {cross:.1%}"
+        out.print(f"root mean square error {made.rms_error:.1%}{rest}")
 
 
 def _parameters(drive: str, made: Fit) -> TextTable:
