@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -119,21 +119,41 @@ def study_of(document: Document, base: Path) -> Study:
     )
 
 
+def _starts_python(part: type[launchers.Launcher]) -> bool:
+    return part.starts_python
+
+
+def _is_batch(part: type[launchers.Launcher]) -> bool:
+    return not part.nodes_at_once
+
+
+_READ_BY: dict[str, Callable[[type[launchers.Launcher]], bool]] = {
+    "python": _starts_python,
+    "batch": _is_batch,
+}
+"""Fields of `[run]` that some launchers alone read."""
+
+
 def _check_used(problems: Problems, study: Study, levels: Mapping[str, list[Any]]) -> None:
     """Refuse fields of `[run]` that no launcher of the study reads."""
+    used = {field: _factor_of(study, levels, field) for field in _READ_BY}
+    used = {
+        field: factor
+        for field, factor in used.items()
+        if factor is not None or getattr(study.run_options, field) is not None
+    }
+    if not used:
+        return  # most studies: no launcher is imported
     varied = _factor_of(study, levels, "on")
     values = levels[varied] if varied else [study.run_options.on]
     kinds = launchers.kinds()
     named = {launchers.split_on(str(on))[0] for on in values}
-    readers = {
-        "python": [kind for kind, part in kinds.items() if part.starts_python],
-        "batch": [kind for kind, part in kinds.items() if not part.nodes_at_once],
-    }
-    for field, able in readers.items():
-        factor = _factor_of(study, levels, field)
-        if (factor is None and getattr(study.run_options, field) is None) or named & set(able):
+    for field, factor in used.items():
+        reads = _READ_BY[field]
+        if any(reads(kinds[name]) for name in named if name in kinds):
             continue
         path = ("factors", *factor.split(".")) if factor else ("run", field)
+        able = [kind for kind, part in kinds.items() if reads(part)]
         forms = [f'on = "{kinds[kind].address_form or kind}"' for kind in able]
         given = "" if values == [None] else f": on = {', '.join(map(str, values))}"
         problems.add(path, f"nothing in this study uses it{given}", allowed=" or ".join(forms))
