@@ -120,8 +120,10 @@ def servers_of(
     launcher = launchers[split_on(options.server_agents)[0]]
     if not isinstance(launcher, RemoteLauncher):
         raise TypeError(f"{launcher.kind} starts nothing on other machines")
-    with launcher.connect(journal, wanted) as connections:
-        agents = tuple(launcher.agent(connection) for connection in connections)
+    with (
+        launcher.connect(journal, wanted) as connections,
+        launcher.kept(connections, wanted.silence_s) as agents,
+    ):
         yield TargetServers(name, agents, options.server_directory)
 
 

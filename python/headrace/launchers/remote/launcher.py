@@ -116,21 +116,34 @@ class RemoteLauncher(Launcher):
             raise HeadraceError(f'on = "{self.kind}": {why_not}')
         with self.connect(journal, wanted) as connections:
             self._nodes = connections
-            agents = tuple(map(self.agent, connections))
-            for connection in connections:
-                connection.keep(wanted.silence_s)
             try:
-                with EngineBeats(connections, wanted.silence_s):
+                with self.kept(connections, wanted.silence_s) as agents:
                     yield Nodes(agents)
             finally:
-                for connection in connections:
-                    # What a lost process has left is undone, if its node can be reached now.
-                    with contextlib.suppress(HeadraceError):
-                        connection.reconnect()
-                for connection in connections:  # all of them end at once
-                    connection.hang_up()
                 self._nodes = []
                 self._jobs.clear()
+
+    @contextmanager
+    def kept(
+        self, connections: Sequence[NodeConnection], silence_s: float
+    ) -> Generator[tuple[RemoteAgent, ...]]:
+        """The agents of nodes, which hear of the engine as long as the block. Then they end.
+
+        A node that does not hear of it for `silence_s` undoes its changes and ends by itself.
+        """
+        agents = tuple(map(self.agent, connections))
+        for connection in connections:
+            connection.keep(silence_s)
+        try:
+            with EngineBeats(connections, silence_s):
+                yield agents
+        finally:
+            for connection in connections:
+                # What a lost process has left is undone, if its node can be reached now.
+                with contextlib.suppress(HeadraceError):
+                    connection.reconnect()
+            for connection in connections:  # all of them end at once
+                connection.hang_up()
 
     def agent(self, connection: NodeConnection) -> RemoteAgent:
         """Return the agent of a node. Raises HeadraceError when it runs another Headrace."""
