@@ -16,6 +16,7 @@ from headrace.engine.measure.job_pool import JobEnd
 from headrace.engine.measure.nodes import launcher_of, launcher_problems, nodes_wanted
 from headrace.engine.measure.packet_files import FilePlace, QueryFile
 from headrace.engine.measure.packets import Packetiser
+from headrace.engine.measure.target_servers import bytes_read
 from headrace.engine.measure.whole_plot import make_target
 from headrace.engine.packet_sizes import Sizes
 from headrace.errors import StudyError
@@ -253,6 +254,25 @@ def test_data_that_came_another_way_make_a_cold_trial_invalid(
     assert [reason.code for reason in found] == codes
     assert validity.over_network(warm, [ended(1000)], network, ("node-0",)) == []
     assert validity.over_network(cold, [ended(1000)], None, ("node-0",)) == []
+
+
+@pytest.mark.parametrize(
+    ("blocks", "codes"),
+    [
+        ([{"bytes_read": 600}, {"bytes_read": 400}], []),
+        ([{"bytes_read": 600}, {"bytes_read": 200}], ["cache-not-cold"]),
+        ([{"bytes_read": 100}, {}], []),  # no disk of the second is known
+        ([{}], []),
+        ([], []),
+    ],
+)
+def test_data_that_no_disk_of_a_server_read_make_a_cold_trial_invalid(
+    blocks: list[dict[str, int]], codes: list[str]
+) -> None:
+    totals = {f"server-{number}": {"block": each} for number, each in enumerate(blocks)}
+    cold = RunOptions.model_validate({"cache": "cold"})
+    found = validity.cold_servers(cold, [ended(1000)], bytes_read(totals))
+    assert [reason.code for reason in found] == codes
 
 
 def test_a_worker_reads_the_files_of_its_own_node_first() -> None:

@@ -304,5 +304,5 @@ class ServerWatch:
 
 def bytes_read(totals: Mapping[str, Mapping[str, JsonObject]]) -> int | None:
     """Return what the disks of all servers have read; None if that is not known of one."""
-    found = [each["block"]["bytes_read"] for each in totals.values() if "block" in each]
+    found = [block["bytes_read"] for each in totals.values() if (block := each.get("block"))]
     return sum(map(int, found)) if found and len(found) == len(totals) else None
