@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from agent_process import Process
@@ -16,10 +18,13 @@ from headrace.engine.measure.job_pool import JobPool, PoolResult, PoolTask
 from headrace.jobs import JobInput
 from headrace.launchers import Launchers, NodeLostError, Nodes, NodesWanted
 from headrace.launchers.remote.agent import RemoteAgent
+from headrace.launchers.remote.messages import Hello
+from headrace.launchers.remote.predecessor import end_predecessor
 from headrace.launchers.remote.streams import ENTRY, connected
 from headrace.system.cluster import NodeSettings
 from headrace.system.identity import start_ticks
 from headrace.system.journal import Journal
+from headrace.system.machine_facts import MachineFacts, machine_facts
 from headrace.system.waiting import wait_until
 
 NODES = NodesWanted((NodeSettings("node-0"), NodeSettings("node-1")), silence_s=2.0)
@@ -162,6 +167,25 @@ def test_a_node_that_does_not_return_is_waited_for_less_each_time(
     command.remove("false")
     launcher.regain(nodes.agents, PATIENCE_S)
     assert [event.what for event in nodes.agents[1].take_events()] == ["lost", "returned"]
+
+
+def test_what_a_lost_node_left_on_another_machine_is_not_undone_here(tmp_path: Path) -> None:
+    """Where homes are shared its journal is seen here: it must stay for `headrace undo` there."""
+    left, place = tmp_path / "left", tmp_path / "journals"
+    left.mkdir()
+    script = (
+        "import os, sys; from headrace.system.journal import Journal; from pathlib import Path; "
+        "journal = Journal.open('a node', Path(sys.argv[1])); "
+        "journal.begin('remove_directory', path=sys.argv[2]); print(journal.file); "
+        "sys.stdout.flush(); os._exit(0)"
+    )
+    said = subprocess.check_output([sys.executable, "-c", script, place, left], text=True)
+    journal = Path(said.strip())
+    away = Hello(MachineFacts(host="another"), "another kernel", 1, 1, str(journal))
+    end_predecessor(away)
+    assert left.exists() and journal.exists()
+    end_predecessor(msgspec.structs.replace(away, machine=machine_facts()))  # it was restarted
+    assert not left.exists() and not journal.exists()
 
 
 def test_a_node_ends_when_its_engine_is_silent(tmp_path: Path) -> None:

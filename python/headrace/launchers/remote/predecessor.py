@@ -10,6 +10,7 @@ from headrace.errors import HeadraceError
 from headrace.launchers.remote.messages import Hello
 from headrace.system.identity import boot_id, start_ticks
 from headrace.system.journal import undo
+from headrace.system.machine_facts import machine_facts
 from headrace.system.waiting import wait_until
 
 _ENDS = ((signal.SIGTERM, 20.0), (signal.SIGKILL, 10.0))
@@ -19,10 +20,14 @@ _ENDS = ((signal.SIGTERM, 20.0), (signal.SIGKILL, 10.0))
 def end_predecessor(before: Hello) -> None:
     """End a process, if it still runs on this kernel, and undo its journal, if there is one left.
 
-    Raises HeadraceError that says what could not be undone.
+    Nothing is done if it ran on another machine: only there can its changes be undone, even where
+    both machines see its journal. Raises HeadraceError that says what could not be undone.
     """
-    if before.kernel == boot_id() and before.start_ticks is not None:
-        _end(before.pid, before.start_ticks)
+    if before.kernel == boot_id():
+        if before.start_ticks is not None:
+            _end(before.pid, before.start_ticks)
+    elif before.machine.host != machine_facts().host:
+        return
     left = [result.text for result in undo(Path(before.journal)) if not result.done]
     if left:
         raise HeadraceError(
