@@ -7,6 +7,7 @@ import contextlib
 import socket
 import struct
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -29,6 +30,7 @@ from headrace.launchers import (
 from headrace.launchers.remote.connection import NodeConnection
 from headrace.launchers.remote.launcher import RemoteLauncher
 from headrace.launchers.remote.messages import (
+    Beat,
     Call,
     CallAnswer,
     Frames,
@@ -58,6 +60,8 @@ class Peer:
     def __init__(self) -> None:
         self.engine, self._sock = socket.socketpair()
         self.answers = dict(ANSWERS)
+        self.hangs_in = ""
+        """A call of this method is not answered, nor is any after it."""
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
 
@@ -67,9 +71,17 @@ class Peer:
             while data := self._sock.recv(1 << 16):
                 for message in frames.feed(data):
                     call: Call = decode(message, Call)
+                    if call.method == self.hangs_in:
+                        self._hang()
                     value = msgspec.Raw(encode(self.answers.get(call.method)))
                     if call.number:
                         self._sock.sendall(framed(CallAnswer(call.number, value)))
+
+    def _hang(self) -> None:
+        """Do nothing but say that it is there, until nobody listens any more."""
+        while True:
+            self._sock.sendall(framed(Beat()))
+            time.sleep(0.05)
 
     def send(self, data: bytes) -> None:
         self._sock.sendall(data)
@@ -230,3 +242,25 @@ def test_a_node_that_cannot_return_is_not_waited_for(tmp_path: Path) -> None:
             launcher.wait(60.0)
         with pytest.raises(LauncherLostError, match="node bad is lost: "):
             launcher.regain(nodes.agents, 1e9)
+
+
+def test_a_node_that_hangs_in_a_call_holds_up_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a file system whose server has gone: the node still says that it is there."""
+    monkeypatch.setattr("headrace.launchers.remote.launcher._LEFTOVERS_S", 0.2)
+    monkeypatch.setattr("headrace.launchers.remote.connection._END_PATIENCE_S", 0.2)
+    wanted = NodesWanted((NodeSettings("bad"), NodeSettings("worse")))
+    with (
+        Journal.open("a test", tmp_path / "journal") as journal,
+        Launchers() as others,
+        Peers(others) as launcher,
+    ):
+        assert isinstance(launcher, Peers)
+        with launcher.nodes(journal, wanted) as nodes:
+            job = launcher.spawn(spec_in(tmp_path / "bad"), nodes.agents[0])
+            launcher.peers[0].hangs_in = "reap"
+            assert launcher.reap([job], 0.1) == []
+            assert nodes.agents[0].is_lost
+            launcher.peers[1].hangs_in = "kill"
+            launcher.kill([launcher.spawn(spec_in(tmp_path / "worse"), nodes.agents[1])])

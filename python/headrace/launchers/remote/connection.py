@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import select
 import socket
 import threading
@@ -33,6 +34,7 @@ from headrace.launchers.remote.messages import (
 )
 from headrace.launchers.remote.node_process import AGENT, METERS, STORAGE, NodeService
 from headrace.meters.node_meters import NodeMeters
+from headrace.system.waiting import remaining
 from headrace.targets.node_storage import NodeStorage
 
 _QUESTIONS = 20
@@ -84,7 +86,7 @@ class NodeConnection:
         self._events: deque[FromNode] = deque()
         self._asked: set[int] = set()
         self._answers: dict[int, CallAnswer] = {}
-        self._heard_s = time.monotonic()
+        self._heard_s = self._spoke_s = time.monotonic()
         self._silence_s = SILENCE_S  # a process that starts imports Headrace first
 
     # -- silence --
@@ -187,9 +189,15 @@ class NodeConnection:
         self._asked.add(self._calls)
         return self._calls
 
-    def answer(self, number: int, method: Callable[..., Any]) -> Any:
-        """Return the result of a call of a method that was begun by `ask`, as `call` does."""
+    def answer(self, number: int, method: Callable[..., Any], patience_s: float = math.inf) -> Any:
+        """Return the result of a call of a method that was begun by `ask`, as `call` does.
+
+        A node that says nothing but that it is there for `patience_s` is lost.
+        """
+        begin_s = time.monotonic()
         while number not in self._answers:
+            if time.monotonic() - max(begin_s, self._spoke_s) > patience_s:
+                raise self._gone(f"it did not answer within {patience_s:g} s")
             self._wait()
             self._receive()
         answer = self._answers.pop(number)
@@ -258,13 +266,15 @@ class NodeConnection:
             self._sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """End the node process and wait for it, as long as its undo takes. Safe to call twice."""
+        """End the node process and wait for it, for a bounded time. Safe to call twice."""
         if self._sock.fileno() >= 0:
             self.hang_up()
             with contextlib.suppress(OSError):
-                self._sock.settimeout(_END_PATIENCE_S if self.lost is None else 0.0)
-                while self._sock.recv(1 << 16):
-                    pass
+                # A node that hangs goes on to say that it is there.
+                for left_s in remaining(_END_PATIENCE_S if self.lost is None else 0.0):
+                    self._sock.settimeout(left_s)
+                    if not self._sock.recv(1 << 16):
+                        break
             self._sock.close()
             self._close()
         for ending in self._ending:
@@ -312,6 +322,8 @@ class NodeConnection:
         if not data:
             raise self._gone("the connection has ended")
         self._heard_s = time.monotonic()
+        if not found or any(not isinstance(message, Beat) for message in found):
+            self._spoke_s = self._heard_s
         for message in found:
             if isinstance(message, Beat):
                 continue

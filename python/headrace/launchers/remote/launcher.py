@@ -57,6 +57,9 @@ _MOST_NAME_BYTES = 255
 _AGAIN_S = 1.0
 """Time between attempts to connect to a lost node."""
 
+_LEFTOVERS_S = 60.0
+"""For a node to read what jobs have left, beyond the time that it waits for their ends."""
+
 _UNKNOWN_EXIT = JobExit(None, None, 0.0, 0.0, 0)
 
 
@@ -323,7 +326,8 @@ class RemoteLauncher(Launcher):
             reaped = Reaped([], {}, {})
             with contextlib.suppress(LauncherLostError):
                 if node in asked:
-                    reaped = node.answer(asked[node], NodeService.reap)
+                    patience = patience_s + _LEFTOVERS_S
+                    reaped = node.answer(asked[node], NodeService.reap, patience)
             for job in found:
                 if job.number in reaped.left:
                     left.append(job)
