@@ -81,6 +81,8 @@ def test_a_probe_that_fails_on_one_node_has_no_totals(
     how = "on node-2 with the agent of its node: Connection timed out"
     assert samples.failed["cpu"] == how
     assert samples.by_node["node-0"]["cpu"]["cores"] == os.cpu_count()
+    rows = samples.series["cpu"]
+    assert rows and all(row["time_s"] < LATER_S for row in rows), "since its start, not the boot"
 
 
 def test_totals_of_devices_and_interfaces_of_several_nodes() -> None:

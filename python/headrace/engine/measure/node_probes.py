@@ -141,7 +141,9 @@ def combined(each: Sequence[tuple[Agent, Samples]]) -> TrialSamples:
     if len(each) <= 1:
         only = each[0][1] if each else Samples()
         return TrialSamples(only.series, only.totals, only.failed, only.started_s)
-    found = TrialSamples(started_s=min(_started_s(agent, samples) for agent, samples in each))
+    # A lost node returns nothing, not even when its probes were started.
+    begun_s = [_started_s(agent, samples) for agent, samples in each if samples.started_s]
+    found = TrialSamples(started_s=min(begun_s, default=0.0))
     totals: dict[str, dict[str, Totals]] = {}
     for agent, samples in each:
         later_s = _started_s(agent, samples) - found.started_s
