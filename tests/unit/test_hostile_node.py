@@ -27,6 +27,7 @@ from headrace.launchers import (
     Launchers,
     NodesWanted,
 )
+from headrace.launchers.remote.agent import RemoteAgent
 from headrace.launchers.remote.connection import NodeConnection
 from headrace.launchers.remote.launcher import RemoteLauncher
 from headrace.launchers.remote.messages import (
@@ -42,6 +43,7 @@ from headrace.launchers.remote.messages import (
     encode,
     framed,
 )
+from headrace.system.accounting import UseSoFar
 from headrace.system.cluster import NodeSettings
 from headrace.system.journal import Journal
 from headrace.system.machine_facts import MachineFacts
@@ -264,3 +266,28 @@ def test_a_node_that_hangs_in_a_call_holds_up_no_end(
             assert nodes.agents[0].is_lost
             launcher.peers[1].hangs_in = "kill"
             launcher.kill([launcher.spawn(spec_in(tmp_path / "worse"), nodes.agents[1])])
+
+
+def test_what_is_shown_while_jobs_run_waits_for_no_node(tmp_path: Path) -> None:
+    """Else a node whose network is cut would keep the others from their next jobs and packets."""
+    wanted = NodesWanted((NodeSettings("slow"),))
+    with (
+        Journal.open("a test", tmp_path / "journal") as journal,
+        Launchers() as others,
+        Peers(others) as launcher,
+        launcher.nodes(journal, wanted) as nodes,
+    ):
+        assert isinstance(launcher, Peers)
+        (slow,) = nodes.agents
+        assert isinstance(slow, RemoteAgent)
+        peer = launcher.peers[0]
+        peer.answers["agent.process_use"] = {7: UseSoFar(2.0, 1, 1)}
+        peer.answers["agent.other_load"] = 1.5
+        assert slow.process_use([7]) == {} and slow.other_load() == 0.0
+        slow.measure_clock()  # answered after these
+        assert slow.process_use([8]) == {7: UseSoFar(2.0, 1, 1)}
+        assert slow.other_load() == slow.other_load() == 1.5
+        peer.hangs_in = "meters.now"
+        assert slow.meters.now() == []
+        assert slow.meters.now() == [] and slow.other_load() == 1.5
+        slow.connection.lose("end of the test")

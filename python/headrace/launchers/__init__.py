@@ -280,7 +280,10 @@ class Agent(ABC):
 
     @abstractmethod
     def process_use(self, pids: Sequence[int]) -> dict[int, UseSoFar]:
-        """Return what processes of this node have used so far, without those that have ended."""
+        """Return what processes of this node have used so far, without those that have ended.
+
+        Never waits for another machine: its answer may be to an earlier question, or missing.
+        """
 
     @property
     @abstractmethod
@@ -320,7 +323,10 @@ class Agent(ABC):
 
     @abstractmethod
     def other_load(self) -> float:
-        """Return how many of these CPUs other programs used since the last call: a lower bound."""
+        """Return how many of these CPUs other programs used since the last call: a lower bound.
+
+        Never waits for another machine: the answer may be that to the call before.
+        """
 
     @abstractmethod
     def finish_load(self, own: Own) -> MachineUse:

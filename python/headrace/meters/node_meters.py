@@ -66,7 +66,7 @@ class NodeMeters(ABC):
 
     @abstractmethod
     def now(self) -> list[PowerNow]:
-        """Return the last reading of each channel."""
+        """Return the last reading of each channel. Never waits for another machine."""
 
     @abstractmethod
     def end(self) -> None:

@@ -57,7 +57,8 @@ class _Node:
             return  # shown only: the jobs go on
         else:
             for pid, use in found.items():
-                number = numbers[pid]
+                if (number := numbers.get(pid)) is None:
+                    continue  # it has ended since the agent was asked
                 self.use[number] = use.at_least(self.use.get(number, UseSoFar()))
 
     def live(self, now_s: float, waiting: int) -> NodeLive:

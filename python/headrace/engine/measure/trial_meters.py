@@ -15,7 +15,7 @@ from headrace import meters as meter_package
 from headrace.engine.live import PowerLive
 from headrace.engine.measure.cpu_load import CpuLoad
 from headrace.errors import HeadraceError, Problem, describe
-from headrace.launchers import Agent, LauncherLostError
+from headrace.launchers import Agent
 from headrace.meters import Meter, MeterWindow
 from headrace.meters.node_meters import MeterOfNode
 from headrace.meters.sampling import (
@@ -229,7 +229,9 @@ class Metering:
 
 
 def _live_on(machine: MeteredMachine) -> list[PowerLive]:
-    with contextlib.suppress(LauncherLostError):
+    if machine.error is not None:
+        return []
+    with contextlib.suppress(HeadraceError, OSError):  # shown only
         return [
             PowerLive(
                 each.meter, each.channel.name, each.channel.boundary, machine.of, each.power_w

@@ -30,6 +30,7 @@ class RemoteAgent(Agent):
         self._meters = RemoteNodeMeters(connection)
         self.name = connection.name
         self.kernel = connection.hello.kernel
+        self._other_load = 0.0
         self.words_of_end: Callable[[], str] | None = None
         """Asks what can be said of the end of a lost node, beyond that its connection ended."""
         self.renew_clock()
@@ -125,7 +126,7 @@ class RemoteAgent(Agent):
 
     @override
     def process_use(self, pids: Sequence[int]) -> dict[int, UseSoFar]:
-        return self.connection.call(Agent.process_use, pids)
+        return self.connection.glance(Agent.process_use, pids) or {}
 
     @override
     def lacking_probes(self, kinds: Sequence[str]) -> dict[str, str]:
@@ -141,11 +142,15 @@ class RemoteAgent(Agent):
 
     @override
     def watch_load(self, own: Own) -> int:
+        self.connection.forget(Agent.other_load)
+        self._other_load = 0.0
         return self.connection.call(Agent.watch_load, own)
 
     @override
     def other_load(self) -> float:
-        return self.connection.call(Agent.other_load)
+        found = self.connection.glance(Agent.other_load)
+        self._other_load = self._other_load if found is None else found
+        return self._other_load
 
     @override
     def finish_load(self, own: Own) -> MachineUse:

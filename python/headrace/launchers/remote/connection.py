@@ -86,6 +86,7 @@ class NodeConnection:
         self._events: deque[FromNode] = deque()
         self._asked: set[int] = set()
         self._answers: dict[int, CallAnswer] = {}
+        self._glances: dict[Callable[..., Any], int] = {}
         self._heard_s = self._spoke_s = time.monotonic()
         self._silence_s = SILENCE_S  # a process that starts imports Headrace first
 
@@ -207,6 +208,24 @@ class NodeConnection:
             return decode(answer.value, types_of(method)[1])
         except (ValueError, TypeError) as error:
             raise self._gone(str(error)) from error
+
+    def glance(self, method: Callable[..., Any], *arguments: object) -> Any | None:
+        """Call a method without waiting: return the result of such a call before, if it has come.
+
+        For what is shown while jobs run: a node that is slow or cut off delays no other one's jobs.
+        """
+        found = None
+        if self._glances.get(method) in self._answers:
+            found = self.answer(self._glances.pop(method), method)
+        if method not in self._glances:
+            self._glances[method] = self.ask(method, *arguments)
+        return found
+
+    def forget(self, method: Callable[..., Any]) -> None:
+        """Return no result of `glance` that was asked for before."""
+        if (number := self._glances.pop(method, None)) is not None:
+            self._asked.discard(number)
+            self._answers.pop(number, None)
 
     def lose(self, why: str) -> None:
         """Use the node no more: it breaks the protocol."""

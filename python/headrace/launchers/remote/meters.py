@@ -16,6 +16,7 @@ class RemoteNodeMeters(NodeMeters):
 
     def __init__(self, connection: NodeConnection) -> None:
         self._connection = connection
+        self._now: list[PowerNow] = []
 
     @override
     def check(self, meters: Sequence[MeterOfNode]) -> list[MeterLack]:
@@ -23,6 +24,8 @@ class RemoteNodeMeters(NodeMeters):
 
     @override
     def begin(self, meters: Sequence[MeterOfNode]) -> None:
+        self._connection.forget(NodeMeters.now)
+        self._now = []
         self._connection.call(NodeMeters.begin, meters)
 
     @override
@@ -31,7 +34,9 @@ class RemoteNodeMeters(NodeMeters):
 
     @override
     def now(self) -> list[PowerNow]:
-        return self._connection.call(NodeMeters.now)
+        found = self._connection.glance(NodeMeters.now)
+        self._now = self._now if found is None else found
+        return self._now
 
     @override
     def end(self) -> None:
