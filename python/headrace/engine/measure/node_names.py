@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
+
+from headrace.engine.measure.packet_files import FilePlace
 
 
 class NodeNames:
@@ -18,15 +20,25 @@ class NodeNames:
         """Return the nodes that are on the machine of a server: none for other machines.
 
         Names are equal without regard to case, and a short name is equal to a full one that begins
-        with it. Otherwise the machines' addresses decide, without those of the loopback.
+        with it. Otherwise the machines' addresses decide, without those of the loopback. A node's
+        own name, such as node-1, may be that of any machine and says nothing.
         """
-        if server in self._machines:
-            return (server,)
         return tuple(
             node
             for node, machine in self._machines.items()
-            if any(_is_same(server, name) for name in (node, machine) if name)
+            if machine and _is_same(server, machine)
         )
+
+    def place_of(self, servers: Sequence[str], file: str) -> FilePlace:
+        """Return the place of a file on servers, which have the names of the nodes they are."""
+        renamed: list[str] = []
+        near: dict[str, str] = {}
+        for server in servers:
+            nodes = self.nodes_of(server)
+            other = f"server {server}" if server in self._machines else server
+            renamed.append(nodes[0] if len(nodes) == 1 else other)
+            near |= dict.fromkeys(nodes if len(nodes) > 1 else (), file)
+        return FilePlace(tuple(renamed), near)
 
 
 def _is_same(one: str, other: str) -> bool:

@@ -308,7 +308,7 @@ class _TrialRun:
         first = run.packet_events or first_events(sum(layout.events), self._slots)
         return Packetiser(
             [
-                QueryFile(file, events, self._place(file, located.get(file, self._copies())))
+                QueryFile(file, events, self._place(file, located.get(file)))
                 for file, events in zip(layout.files, layout.events, strict=True)
             ],
             homes=[
@@ -326,28 +326,19 @@ class _TrialRun:
         has_all = prepared.location.local_drives and self._run.nodes > 1
         return prepared.nodes.names[: self._run.nodes] if has_all else ()
 
-    def _place(self, file: str, servers: tuple[str, ...]) -> FilePlace:
+    def _place(self, file: str, servers: tuple[str, ...] | None) -> FilePlace:
         """Return where a file of the data set is; `servers`: those that the target names."""
         held = self.prepared.held.get(file)
-        if held is None or not held.server:
-            return self._placed(file, servers)
-        local = {} if held.local is None else {held.server: str(held.local)}
-        return FilePlace(servers or (held.server,), local)
-
-    def _placed(self, file: str, servers: tuple[str, ...]) -> FilePlace:
-        """Return the place of a file on servers that its storage names: nodes by their names."""
+        if held is not None and held.server:
+            local = {} if held.local is None else {held.server: str(held.local)}
+            return FilePlace(servers or self._copies() or (held.server,), local)
+        if servers is None:
+            return FilePlace(self._copies())
+        if self.prepared.holding(self.workload).location.cluster is not None:
+            return FilePlace(servers)  # servers of Headrace have the names of nodes
         agents = self.prepared.nodes.agents[: self._run.nodes]
-        own = self.prepared.location.cluster is not None  # servers of Headrace have nodes' names
-        if own or set(servers) <= {agent.name for agent in agents}:
-            return FilePlace(servers)
         names = NodeNames({agent.name: agent.machine().host for agent in agents if agent.name})
-        renamed: list[str] = []
-        near: dict[str, str] = {}
-        for server in servers:
-            nodes = names.nodes_of(server)
-            renamed.append(nodes[0] if len(nodes) == 1 else server)
-            near |= dict.fromkeys(nodes if len(nodes) > 1 else (), file)
-        return FilePlace(tuple(renamed), near)
+        return names.place_of(servers, file)
 
     def _run_jobs(self, task: PoolTask) -> None:
         """Prepare the jobs, release them, sample them, and lift the faults after the last one."""
