@@ -17,6 +17,8 @@ import msgspec
 import pytest
 from typing_extensions import override
 
+from headrace.engine.measure.outcome import failure_of
+from headrace.errors import HeadraceError
 from headrace.jobs import JobInput
 from headrace.launchers import (
     Ended,
@@ -291,3 +293,28 @@ def test_what_is_shown_while_jobs_run_waits_for_no_node(tmp_path: Path) -> None:
         assert slow.meters.now() == []
         assert slow.meters.now() == [] and slow.other_load() == 1.5
         slow.connection.lose("end of the test")
+
+
+class Gone(Peers):
+    """Nodes that were there when the study was checked."""
+
+    @override
+    @contextmanager
+    def connect(self, journal: Journal, wanted: NodesWanted) -> Generator[list[NodeConnection]]:
+        raise HeadraceError("node-0 (alpha): it cannot be reached", hint="check the network")
+        yield []
+
+
+def test_a_target_whose_nodes_are_gone_is_tried_again_with_retry_invalid(tmp_path: Path) -> None:
+    wanted = NodesWanted((NodeSettings("node-0"),))
+    with (
+        Journal.open("a test", tmp_path / "journal") as journal,
+        Launchers() as others,
+        Gone(others) as launcher,
+        pytest.raises(HeadraceError) as raised,
+        launcher.nodes(journal, wanted),
+    ):
+        pass
+    failure = failure_of(raised.value, "target a: ")
+    assert failure.node_lost and failure.status == "failed"
+    assert failure.cause == ("target a: node-0 (alpha): it cannot be reached (check the network)")

@@ -120,10 +120,7 @@ def servers_of(
     launcher = launchers[split_on(options.server_agents)[0]]
     if not isinstance(launcher, RemoteLauncher):
         raise TypeError(f"{launcher.kind} starts nothing on other machines")
-    with (
-        launcher.connect(journal, wanted) as connections,
-        launcher.kept(connections, wanted.silence_s) as agents,
-    ):
+    with launcher.agents(journal, wanted) as agents:
         yield TargetServers(name, agents, options.server_directory)
 
 

@@ -8,7 +8,7 @@ import select
 import time
 from abc import abstractmethod
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 
 from typing_extensions import override
@@ -117,36 +117,43 @@ class RemoteLauncher(Launcher):
     def nodes(self, journal: Journal, wanted: NodesWanted) -> Generator[Nodes]:
         if (why_not := self.refuses(wanted)) is not None:
             raise HeadraceError(f'on = "{self.kind}": {why_not}')
-        with self.connect(journal, wanted) as connections:
-            self._nodes = connections
+        with self.agents(journal, wanted) as agents:
+            self._nodes = [agent.connection for agent in agents]
+            self._impatience = 1.0
             try:
-                with self.kept(connections, wanted.silence_s) as agents:
-                    yield Nodes(agents)
+                yield Nodes(agents)
             finally:
                 self._nodes = []
                 self._jobs.clear()
 
     @contextmanager
-    def kept(
-        self, connections: Sequence[NodeConnection], silence_s: float
-    ) -> Generator[tuple[RemoteAgent, ...]]:
+    def agents(self, journal: Journal, wanted: NodesWanted) -> Generator[tuple[RemoteAgent, ...]]:
         """The agents of nodes, which hear of the engine as long as the block. Then they end.
 
-        A node that does not hear of it for `silence_s` undoes its changes and ends by itself.
+        A node that does not hear of it for `wanted.silence_s` undoes its changes and ends by
+        itself. Raises NodeLostError for nodes that are not there, unless they wait in a queue.
         """
-        agents = tuple(map(self.agent, connections))
-        for connection in connections:
-            connection.keep(silence_s)
-        try:
-            with EngineBeats(connections, silence_s):
-                yield agents
-        finally:
+        with ExitStack() as stack:
+            try:
+                connections = stack.enter_context(self.connect(journal, wanted))
+            except HeadraceError as error:
+                # That they were there was checked before the study began.
+                if type(error) is HeadraceError and self.nodes_at_once:
+                    raise NodeLostError(error.message, hint=error.hint) from error
+                raise
+            agents = tuple(map(self.agent, connections))
             for connection in connections:
-                # What a lost process has left is undone, if its node can be reached now.
-                with contextlib.suppress(HeadraceError):
-                    connection.reconnect()
-            for connection in connections:  # all of them end at once
-                connection.hang_up()
+                connection.keep(wanted.silence_s)
+            try:
+                with EngineBeats(connections, wanted.silence_s):
+                    yield agents
+            finally:
+                for connection in connections:
+                    # What a lost process has left is undone, if its node can be reached now.
+                    with contextlib.suppress(HeadraceError):
+                        connection.reconnect()
+                for connection in connections:  # all of them end at once
+                    connection.hang_up()
 
     def agent(self, connection: NodeConnection) -> RemoteAgent:
         """Return the agent of a node. Raises HeadraceError when it runs another Headrace."""
