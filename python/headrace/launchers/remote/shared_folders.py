@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +43,8 @@ def views_of(
     """Let every node, and this machine (`here`), write into a folder in turn, and ask all others.
 
     `create`: a study would make the folder when it is missing; the folder above it counts then.
-    Each file is removed at once. A reader that sees a file only after `wait_s` does not see it.
+    Each file is removed at once. A reader that sees a file only after `wait_s` does not see it; all
+    readers of a file are waited for together.
     """
     refused: dict[str, str] = {}
     unseen: list[tuple[str, str]] = []
@@ -54,14 +55,26 @@ def views_of(
     for writer, shown in writers.items():
         try:
             with shown as (file, content):
-                unseen += [
-                    (writer, reader)
-                    for reader, sees in readers.items()
-                    if reader != writer and not seen(sees, file, content, wait_s)
-                ]
+                others = {name: sees for name, sees in readers.items() if name != writer}
+                blind = _blind(others, file, content, wait_s)
+                unseen += [(writer, reader) for reader in blind]
         except HeadraceError as error:
             refused[writer] = error.message
     return FolderViews(folder, refused, tuple(unseen))
+
+
+def _blind(
+    readers: Mapping[str, Callable[[str, str], bool]], file: str, content: str, wait_s: float
+) -> list[str]:
+    """Return the readers that do not see a file with this content, at the latest after `wait_s`."""
+    blind = [*readers]
+
+    def all_see() -> bool:
+        blind[:] = [name for name in blind if not readers[name](file, content)]
+        return not blind
+
+    wait_until(all_see, wait_s, 0.25)
+    return blind
 
 
 def seen(sees: Callable[[str, str], bool], file: str, content: str, wait_s: float) -> bool:
