@@ -49,13 +49,16 @@ from headrace.launchers.remote.messages import (
 )
 from headrace.launchers.remote.node_process import NodeService
 from headrace.system.journal import Journal
-from headrace.system.waiting import retry
+from headrace.system.waiting import remaining, retry
 
 _MOST_NAME_BYTES = 255
 """Length of the longest file name (NAME_MAX of Linux)."""
 
 _AGAIN_S = 1.0
 """Time between attempts to connect to a lost node."""
+
+_LAST_ATTEMPTS_S = 60.0
+"""Time in which lost nodes are connected to once more at the end: each may take long to fail."""
 
 _LEFTOVERS_S = 60.0
 """For a node to read what jobs have left, beyond the time that it waits for their ends."""
@@ -146,12 +149,11 @@ class RemoteLauncher(Launcher):
                 connection.keep(wanted.silence_s)
             try:
                 with EngineBeats(connections, wanted.silence_s):
-                    yield agents
+                    try:
+                        yield agents
+                    finally:
+                        _undo_on_lost(connections)
             finally:
-                for connection in connections:
-                    # What a lost process has left is undone, if its node can be reached now.
-                    with contextlib.suppress(HeadraceError):
-                        connection.reconnect()
                 for connection in connections:  # all of them end at once
                     connection.hang_up()
 
@@ -356,6 +358,13 @@ class RemoteLauncher(Launcher):
         """End every node process."""
         for node in self._nodes:
             node.close()
+
+
+def _undo_on_lost(nodes: Sequence[NodeConnection]) -> None:
+    """Let what lost processes have left be undone, on nodes that can be reached now."""
+    for node, _ in zip(nodes, remaining(_LAST_ATTEMPTS_S), strict=False):
+        with contextlib.suppress(HeadraceError):
+            node.reconnect()
 
 
 def _put(node: NodeConnection, spec: JobSpec, leftovers: Leftovers) -> bool:
