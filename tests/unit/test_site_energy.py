@@ -11,7 +11,7 @@ import pytest
 
 from headrace.catalog.tables import MachinePower
 from headrace.engine.measure.metering import SiteOfTrial, energy_of_site
-from headrace.engine.measure.trial_meters import machines_of, read_on_nodes
+from headrace.engine.measure.trial_meters import counted_once, machines_of, read_on_nodes
 from headrace.launchers.local import MachineAgent
 from headrace.meters.rapl import Rapl
 from headrace.records.energy import ChannelEnergy, Energy
@@ -172,3 +172,14 @@ def test_nodes_of_one_kernel_are_one_machine(tmp_path: Path) -> None:
     assert (shared.agent, shared.of) == (agents[0], ("node-0", "node-1"))
     assert [part.name for part in shared.parts] == ["all"]
     assert (own.of, [part.name for part in own.parts]) == (("node-2",), ["all", "last"])
+
+
+def test_a_server_that_is_also_a_node_is_not_added_twice() -> None:
+    node = channel("bmc", "node", 9000.0, of=("node-1",), node="node-1")
+    server = channel("psu", "server", 9000.0, of=("server-0",), node="server-0")
+    site = replace(HERE, servers=("server-0",))
+    assert energy(site, node, counted_once(server, "another", {"this"})).metered_j == 18000.0
+    made = energy(site, node, counted_once(server, "this", {"this"}))
+    assert made.metered_j == made.nodes_j == 9000.0 and made.total_j is None
+    assert "servers" in made.not_covered
+    assert "count twice" in made.channels[1].reasons[0]

@@ -30,6 +30,7 @@ from headrace.meters.sampling import (
 )
 from headrace.records.energy import ChannelEnergy
 from headrace.study.model import NamedPlugin
+from headrace.system.identity import boot_id
 from headrace.system.waiting import remaining
 
 _OF_NODES = frozenset({None, "device", "socket", "node"})
@@ -142,6 +143,10 @@ class Metering:
             *machines_of(nodes, of_nodes),
             *machines_of(servers, of_servers, target),
         ]
+        self._node_kernels = {each.agent.kernel for each in machines_of(nodes, of_nodes)}
+        """Machines whose meters count as those of nodes."""
+        if not nodes and read_on_nodes(parts):
+            self._node_kernels = {boot_id()}
         here = {name: meter_of(part) for name, part in parts.items() if name not in there}
         self._sampler = MeterSampler(here)
         self._load = None if all(meter.live for meter in here.values()) else CpuLoad()
@@ -225,7 +230,8 @@ class Metering:
                 row["node"] = machine.agent.name
             self.rows += rows
             for result in results:
-                yield channel_energy(_on(machine, result))
+                made = channel_energy(_on(machine, result))
+                yield counted_once(made, machine.agent.kernel, self._node_kernels)
 
 
 def _live_on(machine: MeteredMachine) -> list[PowerLive]:
@@ -247,6 +253,16 @@ def _on(machine: MeteredMachine, result: ChannelResult) -> ChannelResult:
     if channel.boundary != "device":
         channel = replace(channel, of=machine.of)
     return replace(result, channel=channel, node=machine.agent.name)
+
+
+def counted_once(
+    channel: ChannelEnergy, kernel: str, node_kernels: Collection[str]
+) -> ChannelEnergy:
+    """Return a server's channel, not usable if its machine is metered as a node as well."""
+    if channel.boundary != "server" or kernel not in node_kernels:
+        return channel
+    why = "its machine also runs jobs and has a meter as a node: it would count twice"
+    return replace(channel, usable=False, reasons=(*channel.reasons, why))
 
 
 def _whole(channel: ChannelEnergy, failed: Collection[str]) -> ChannelEnergy:
