@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from headrace.library import load_study
 from headrace.workloads.dask import PLACEHOLDERS, DaskOptions, DaskScript
 from workspace import ROOT, Workspace
 
@@ -201,6 +202,32 @@ def test_a_python_without_dask_is_told_before_anything_starts(workspace: Workspa
     assert ended.returncode == 3, text
     assert "python3 has no Dask for workers: No module named distributed" in text
     assert not workspace.trials()
+
+
+def test_a_script_cannot_be_kept_running_by_a_sustained_load(workspace: Workspace) -> None:
+    loaded = load_study(prepared(workspace, "read", run='load = "sustained"'))
+    said = [(each.what, each.needed_by, each.remedy) for each in loaded.check()]
+    assert said == [
+        (
+            'load = "sustained"',
+            "workload read",
+            'its jobs work together, once per trial: load = "batch"',
+        )
+    ]
+
+
+def test_the_python_is_looked_for_and_asked_with_the_variables_of_the_study(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python3"
+    python.write_text('#!/bin/sh\necho "$WHY" >&2\nexit 1\n')
+    python.chmod(0o755)
+    written = {"environment": {"PATH": "{study}/bin", "WHY": "another Python"}}
+    for more in ({"command": ["python3"]}, {"command": ["true"], "python": "{study}/bin/python3"}):
+        options = DaskOptions.anchored(written | more, tmp_path)
+        if "python" in more:
+            options["environment"] = {"WHY": "another Python"}
+        (problem,) = DaskScript("mine", DaskOptions.model_validate(options)).check()
+        assert "no Dask for workers: another Python" in problem.what, problem
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import shutil
 import subprocess
 import sys
 import time
@@ -43,6 +44,7 @@ from headrace.workloads.programs.placeholders import (
     check_placeholders,
     fill,
     placeholders_in,
+    with_study,
 )
 
 _FILES = "files"
@@ -114,7 +116,7 @@ class DaskOptions(WorkloadOptions):
         """
         python = written.get("python")
         if isinstance(python, str) and "/" in python:
-            written = {**written, "python": str(base / python)}
+            written = {**written, "python": str(base / with_study(python, base))}
         return anchored(written, base)
 
     @field_validator("command")
@@ -171,7 +173,7 @@ class DaskScript(Workload):
         if (missing := lack_of(program, self.options.environment)) is not None:
             return [Problem(missing[0], needed_by, missing[1])]
         python = self.python
-        if (lack := _lack_of(python)) is None:
+        if (lack := _lack_of(python, tuple(self.options.environment.items()))) is None:
             return []
         remedy = f"install distributed there, or name another Python: [{needed_by}] python"
         return [Problem(f"{python} has no Dask for workers: {lack}", needed_by, remedy)]
@@ -373,16 +375,20 @@ def _interpreter(program: str, environment: dict[str, str]) -> str:
 
 
 @cache
-def _lack_of(python: str) -> str | None:
-    """Return why a Python cannot run workers of Dask; None when it can."""
-    words = [python, "-c", "import distributed"]
+def _lack_of(python: str, variables: tuple[tuple[str, str], ...]) -> str | None:
+    """Return why a Python cannot run workers of Dask with these variables; None when it can."""
+    environment = {**users_environment(), **dict(variables)}
+    program = shutil.which(python, path=environment.get("PATH"))
+    if program is None:
+        return "it is not there, or may not be run"
+    words = [program, "-c", "import distributed"]
     try:
         done = subprocess.run(
             words,
             capture_output=True,
             text=True,
             timeout=_ASK_S,
-            env=users_environment(),
+            env=environment,
             stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

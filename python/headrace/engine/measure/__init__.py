@@ -67,16 +67,7 @@ class Measure(Engine):
                 )
                 if not (workload.users_program and is_elsewhere(resolved.run)):
                     problems += workload.check()  # else the nodes are asked
-                if resolved.run.feed not in type(workload).feeds:
-                    allowed = ", ".join(sorted(type(workload).feeds))
-                    what = f'feed = "{resolved.run.feed}"'
-                    problems.append(
-                        Problem(
-                            what,
-                            f"workload {trial.workload}",
-                            f"this kind of workload can be fed by: {allowed}",
-                        )
-                    )
+            problems += _problems_of_run(trial.workload, resolved)
             source_targets = sources.sources_of(study, [trial]).values()
             target = made[trial.id] = make_target(trial.target, resolved, nodes)
             wanted = nodes_wanted(target, resolved, nodes, [*source_targets])
@@ -171,6 +162,19 @@ def _read_here(study: Study, plan: Plan) -> list[NamedPlugin]:
     if any(getattr(part.options, "server_agents", None) for part in study.targets.values()):
         there |= read_on_servers(study.meters)
     return [part for name, part in study.meters.items() if name not in there]
+
+
+def _problems_of_run(name: str, resolved: Resolved) -> list[Problem]:
+    """Return the fields of `[run]` with which jobs of a kind of workload cannot run."""
+    kind, run = workload_package.kinds()[resolved.workload_kind], resolved.run
+    problems: list[Problem] = []
+    if run.feed not in kind.feeds:
+        remedy = f"this kind of workload can be fed by: {', '.join(sorted(kind.feeds))}"
+        problems.append(Problem(f'feed = "{run.feed}"', f"workload {name}", remedy))
+    if kind.leads and run.load != "batch":
+        remedy = 'its jobs work together, once per trial: load = "batch"'
+        problems.append(Problem(f'load = "{run.load}"', f"workload {name}", remedy))
+    return problems
 
 
 def _why_not_by_url(name: str, resolved: Resolved, url_prefix: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import cast
+from typing import cast, overload
 
 from headrace.registry import nearest
 
@@ -18,13 +18,13 @@ def anchored(written: dict[str, object], base: Path) -> dict[str, object]:
     """Return options with {study} filled in, and `./run.sh` as an absolute path."""
     command, environment = written.get("command"), written.get("environment")
     if isinstance(command, list) and command:
-        words = [_with_study(word, base) for word in cast("list[object]", command)]
+        words = [with_study(word, base) for word in cast("list[object]", command)]
         if isinstance(words[0], str) and "/" in words[0] and not _BRACED_WORD.search(words[0]):
             words[0] = str(base / words[0])
         written = {**written, "command": words}
     if isinstance(environment, dict):
         pairs = cast("dict[str, object]", environment).items()
-        filled = {name: _with_study(value, base) for name, value in pairs}
+        filled = {name: with_study(value, base) for name, value in pairs}
         written = {**written, "environment": filled}
     return written
 
@@ -54,5 +54,10 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     return _BRACED_WORD.sub(lambda found: values.get(found.group(1), found.group(0)), text)
 
 
-def _with_study(value: object, base: Path) -> object:
+@overload
+def with_study(value: str, base: Path) -> str: ...
+@overload
+def with_study(value: object, base: Path) -> object: ...
+def with_study(value: object, base: Path) -> object:
+    """Return a value with {study} filled in if it is a text."""
     return value.replace(f"{{{STUDY}}}", str(base)) if isinstance(value, str) else value
