@@ -18,7 +18,12 @@ from headrace import workloads as workload_package
 from headrace.engine import Engine, Run
 from headrace.engine.measure import sources
 from headrace.engine.measure.node_checks import node_problems
-from headrace.engine.measure.nodes import is_elsewhere, launcher_problems, nodes_wanted
+from headrace.engine.measure.nodes import (
+    KnownLacks,
+    is_elsewhere,
+    launcher_problems,
+    nodes_wanted,
+)
 from headrace.engine.measure.service_probes import service_problems
 from headrace.engine.measure.space import space_problems
 from headrace.engine.measure.target_servers import server_problems
@@ -53,7 +58,7 @@ class Measure(Engine):
         seen_targets: set[str] = set()
         seen_workloads: set[str] = set()
         made: dict[str, Target] = {}
-        of_launchers: dict[str, tuple[str, str] | None] = {}
+        of_launchers: KnownLacks = {}
         for trial in plan.trials:
             resolved = resolve(study, trial.target, trial.workload, trial.levels)
             nodes = resolved.run.nodes
@@ -93,7 +98,7 @@ class Measure(Engine):
             problems += fault_package.kinds()[options.what](options).check()
         problems += meter_problems(_read_here(study, plan))
         problems += service_problems(study)
-        problems += _problems_elsewhere(study, plan, made, forced_devices)
+        problems += _problems_elsewhere(study, plan, made, forced_devices, of_launchers)
         return list(dict.fromkeys(problems))
 
     def check_space(
@@ -144,7 +149,11 @@ class Measure(Engine):
 
 
 def _problems_elsewhere(
-    study: Study, plan: Plan, made: Mapping[str, Target], forced_devices: frozenset[str]
+    study: Study,
+    plan: Plan,
+    made: Mapping[str, Target],
+    forced_devices: frozenset[str],
+    known: KnownLacks,
 ) -> list[Problem]:
     """Return what other machines lack: servers under test and nodes."""
     cells = (
@@ -152,7 +161,7 @@ def _problems_elsewhere(
         for trial in plan.trials
     )
     found = server_problems(cells, read_on_servers(study.meters))
-    return found + node_problems(study, plan, made.items(), forced_devices)
+    return found + node_problems(study, plan, made.items(), forced_devices, known)
 
 
 def _read_here(study: Study, plan: Plan) -> list[NamedPlugin]:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from headrace.engine.measure.nodes import is_elsewhere, nodes_wanted
+from headrace.engine.measure.nodes import (
+    KnownLacks,
+    is_elsewhere,
+    lack_of_launcher,
+    nodes_wanted,
+)
 from headrace.engine.measure.trial_meters import (
     MeteredMachine,
     as_data,
@@ -38,7 +43,11 @@ class _Asked:
 
 
 def node_problems(
-    study: Study, plan: Plan, made: Iterable[tuple[str, Target]], forced_devices: frozenset[str]
+    study: Study,
+    plan: Plan,
+    made: Iterable[tuple[str, Target]],
+    forced_devices: frozenset[str],
+    known: KnownLacks,
 ) -> list[Problem]:
     """Return what each node lacks, with its name. `made`: (id of a trial, its target).
 
@@ -64,7 +73,7 @@ def node_problems(
     """What every trial needs."""
     usable = others
     for on, each in asked.items():
-        found, lacks = _found(on, each, forced_devices, meters)
+        found, lacks = _found(on, each, forced_devices, meters, known)
         of_all += lacks
         problems += [problem for some in found.values() for problem in some]
         usable = usable or not all(any(one.fatal for one in some) for some in found.values())
@@ -102,12 +111,20 @@ def _ask(
 
 
 def _found(
-    on: str, asked: _Asked, forced_devices: frozenset[str], meters: Mapping[str, NamedPlugin]
+    on: str,
+    asked: _Asked,
+    forced_devices: frozenset[str],
+    meters: Mapping[str, NamedPlugin],
+    known: KnownLacks,
 ) -> tuple[dict[str, list[Problem]], list[Problem]]:
     """Return the problems of each target, and those of meters and programs."""
     kind = split_on(on)[0]
     part, wanted = kinds()[kind], asked.wanted
-    if not part.nodes_at_once or part.refuses(wanted) or part.check(wanted) is not None:
+    if (
+        not part.nodes_at_once
+        or part.refuses(wanted)
+        or lack_of_launcher(part, wanted, known) is not None
+    ):
         return {key: [] for key in asked.targets}, []  # the launcher has said what it lacks
     try:
         with (

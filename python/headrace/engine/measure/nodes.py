@@ -72,14 +72,21 @@ def launcher_of(run: RunOptions, wanted: NodesWanted) -> str:
     return _ON_BUILT_NODES if wanted.reason else _ON_THIS_MACHINE
 
 
-def launcher_problems(
-    run: RunOptions, wanted: NodesWanted, known: dict[str, tuple[str, str] | None]
-) -> list[Problem]:
-    """Return why the launcher cannot run jobs on these nodes, or what this machine lacks for it.
+KnownLacks = dict[str, tuple[str, str] | None]
+"""Answers of launchers, which may contact other machines, by the nodes that were wanted."""
 
-    `known` keeps the answers of launchers, which may contact other machines: trials that need equal
-    nodes share one.
-    """
+
+def lack_of_launcher(
+    part: type[launchers.Launcher], wanted: NodesWanted, known: KnownLacks
+) -> tuple[str, str] | None:
+    """Return what keeps a launcher from having these nodes; ask it once for equal ones."""
+    if (key := f"{part.kind} {wanted!r}") not in known:
+        known[key] = part.check(wanted)
+    return known[key]
+
+
+def launcher_problems(run: RunOptions, wanted: NodesWanted, known: KnownLacks) -> list[Problem]:
+    """Return why the launcher cannot run jobs on these nodes, or what this machine lacks for it."""
     kinds = launchers.kinds()
     part = kinds[launcher_of(run, wanted)]
     on = f'on = "{part.kind}"'
@@ -91,9 +98,7 @@ def launcher_problems(
     needed_by = f"nodes = {run.nodes}" if run.nodes > 1 else on if run.on else ""
     if not needed_by:
         return []
-    if (key := f"{part.kind} {wanted!r}") not in known:
-        known[key] = part.check(wanted)
-    missing = known[key]
+    missing = lack_of_launcher(part, wanted, known)
     return [] if missing is None else [Problem(missing[0], needed_by, missing[1])]
 
 
