@@ -13,6 +13,9 @@ from typing import Any, ClassVar
 import pytest
 
 from headrace.engine.measure.placing import share_of
+from headrace.launchers import LauncherLostError
+from headrace.launchers.local import MachineAgent
+from headrace.launchers.node_storage import LocalNodeStorage
 from headrace.system.journal import Journal
 from headrace.system.storage_settings import NAMES, AppliedSetting, SettingValue
 from headrace.targets import Location, Setting, Target, TargetContext, TargetOptions, kinds
@@ -165,6 +168,11 @@ def test_a_shared_storage_is_set_once_on_each_kernel(
     assert not setting.applied
     assert setting.reason == "node-2: no bfq"
     assert target.read_settings()["scheduler"] == "node-0: bfq, node-2: none"
+    other.is_lost = True
+    assert target.read_settings()["scheduler"] == "bfq"
+    one.is_lost, one.asked = True, []
+    target.read_settings()
+    assert one.asked, "a node that is lost says so; nothing else would be known"
     target.release(context)
     assert one.in_force["scheduler"] is other.in_force["scheduler"] is None
 
@@ -181,4 +189,40 @@ def test_each_nodes_own_storage_is_set_by_its_own_agent(
     (setting,) = target.apply(made("path", path="x", scheduler="bfq").options, context)
     assert setting.applied
     assert [set(agent.asked) for agent in agents] == [{str(place)} for place in places]
+    target.release(context)
+
+
+class LostNode(LocalNodeStorage):
+    """The storage of a node that is lost once `lost` is set."""
+
+    lost = False
+
+    @property
+    def is_lost(self) -> bool:
+        return self.lost
+
+    def read_target(self, target: str) -> dict[str, object]:
+        if self.lost:
+            raise LauncherLostError("node node-0 is lost: cut")
+        return super().read_target(target)
+
+
+def test_settings_of_lost_nodes_are_left_out_and_those_of_none_are_an_error(
+    context_of_nothing: TargetContext, tmp_path: Path
+) -> None:
+    journal = context_of_nothing.journal
+    storages = [LostNode(journal, MachineAgent(journal)) for _ in range(2)]
+    agents = tuple(Kernel(f"node-{number}") for number in range(2))
+    own = made("path", path=f"{tmp_path}/{{node}}", create=True, on="node")
+    target = on_nodes(own, 2, elsewhere=True)
+    context = replace(context_of_nothing, agents=agents, storages=tuple(storages))
+    target.prepare(context)
+    whole = target.read_settings()
+    storages[0].lost = True
+    assert target.read_settings() == whole
+    storages[1].lost = True
+    with pytest.raises(LauncherLostError, match="node-0 is lost"):
+        target.read_settings()
+    for storage in storages:
+        storage.lost = False
     target.release(context)

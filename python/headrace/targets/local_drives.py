@@ -142,11 +142,11 @@ class LocalDrives(Target):
 
     @override
     def read_settings(self) -> dict[str, object]:
-        first, *others = [
-            one.read_settings()
-            for one in self._each
-            if not (isinstance(one, TargetElsewhere) and one.is_lost)
+        reached = [
+            one for one in self._each if not (isinstance(one, TargetElsewhere) and one.is_lost)
         ]
+        # Without any, the first raises what all have in common: its node is lost.
+        first, *others = [one.read_settings() for one in reached or self._each]
         return {
             name: value
             if all(other.get(name) == value for other in others)

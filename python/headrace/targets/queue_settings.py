@@ -41,8 +41,11 @@ class QueueSettings:
         }
 
     def _reached(self) -> list[StorageSettings]:
-        """Return the kernels without lost nodes: a trial that needs one of these does not start."""
-        return [kernel for kernel in self._kernels if not kernel.is_lost]
+        """Return the kernels without lost nodes: a trial that needs one of these does not start.
+
+        All of them if all are lost: they raise LauncherLostError.
+        """
+        return [kernel for kernel in self._kernels if not kernel.is_lost] or [*self._kernels]
 
     def apply(self, options: Any) -> list[Setting]:
         """Apply the settings that the options give (None: leave unchanged), read each one back."""
