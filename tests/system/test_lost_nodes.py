@@ -27,7 +27,7 @@ from headrace.system.journal import Journal
 from headrace.system.machine_facts import MachineFacts, machine_facts
 from headrace.system.waiting import wait_until
 
-NODES = NodesWanted((NodeSettings("node-0"), NodeSettings("node-1")), silence_s=5.0)
+NODES = NodesWanted((NodeSettings("node-0"), NodeSettings("node-1")), silence_s=10.0)
 PATIENCE_S = 60.0
 
 
