@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections import Counter
+from http.client import HTTPException
 from typing import TypedDict
 from urllib.parse import quote
 
@@ -30,8 +31,11 @@ def located_blocks(host: str, path: str, patience_s: float) -> list[LocatedBlock
     """Return the blocks of a file. Raises OSError or ValueError without a usable answer."""
     url = f"http://{host}:{NAME_HTTP_PORT}/webhdfs/v1{quote(path)}?op=GET_BLOCK_LOCATIONS"
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=patience_s) as answer:
-        said = json.loads(answer.read())
+    try:
+        with opener.open(url, timeout=patience_s) as answer:
+            said = json.loads(answer.read())
+    except HTTPException as error:
+        raise ValueError(f"{url}: no answer over HTTP: {error!r}") from error
     try:
         return said["LocatedBlocks"]["locatedBlocks"]
     except (KeyError, TypeError) as error:
