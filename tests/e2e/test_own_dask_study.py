@@ -221,11 +221,12 @@ def test_the_python_is_looked_for_and_asked_with_the_variables_of_the_study(tmp_
     python = tmp_path / "bin" / "python3"
     python.write_text('#!/bin/sh\necho "$WHY" >&2\nexit 1\n')
     python.chmod(0o755)
-    written = {"environment": {"PATH": "{study}/bin", "WHY": "another Python"}}
-    for more in ({"command": ["python3"]}, {"command": ["true"], "python": "{study}/bin/python3"}):
-        options = DaskOptions.anchored(written | more, tmp_path)
-        if "python" in more:
-            options["environment"] = {"WHY": "another Python"}
+    why = {"WHY": "another Python"}
+    for written in (
+        {"command": ["python3"], "environment": why | {"PATH": "{study}/bin"}},
+        {"command": ["true"], "environment": why, "python": "{study}/bin/python3"},
+    ):
+        options = DaskOptions.anchored(written, tmp_path)
         (problem,) = DaskScript("mine", DaskOptions.model_validate(options)).check()
         assert "no Dask for workers: another Python" in problem.what, problem
 

@@ -201,10 +201,10 @@ class LostNode(LocalNodeStorage):
     def is_lost(self) -> bool:
         return self.lost
 
-    def read_target(self, target: str) -> dict[str, object]:
+    def read_target(self, name: str) -> dict[str, object]:
         if self.lost:
             raise LauncherLostError("node node-0 is lost: cut")
-        return super().read_target(target)
+        return super().read_target(name)
 
 
 def test_settings_of_lost_nodes_are_left_out_and_those_of_none_are_an_error(
