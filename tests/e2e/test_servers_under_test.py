@@ -247,7 +247,7 @@ def test_what_a_server_lacks_is_said_before_anything_starts(
 ) -> None:
     shutil.rmtree(workspace.place / "storage", ignore_errors=True)
     for agents, directory, said in (
-        ("ssh://nowhere.invalid", file_server.directory, "the host is unknown"),
+        ("ssh://nowhere.invalid", file_server.directory, "correct the name in server_agents"),
         ("ssh://alpha", "/no/such/folder", "server-0: "),
     ):
         targets = (

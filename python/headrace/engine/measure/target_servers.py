@@ -172,7 +172,7 @@ def _problems(
         wanted = _wanted(options, options.server_agents or "")
         part = _launcher(split_on(options.server_agents or "")[0])
         if (lack := part.check(wanted)) is not None:
-            return [Problem(lack[0], needed_by, lack[1])]
+            return [Problem(lack[0], needed_by, _of_servers(lack[1]))]
         with (
             Journal.open("a check of servers") as journal,
             Launchers() as launchers,
@@ -186,7 +186,12 @@ def _problems(
             return found + meter_lacks(machines_of(servers.agents, meters, name))
     except HeadraceError as error:
         remedy = error.hint or "install the same version of Headrace there"
-        return [Problem(error.message, needed_by, remedy)]
+        return [Problem(error.message, needed_by, _of_servers(remedy))]
+
+
+def _of_servers(remedy: str) -> str:
+    """Return a launcher's remedy with the fields of a target in place of those of `[run]`."""
+    return remedy.replace("[run] on", "server_agents").replace("[run] python", "server_python")
 
 
 def _lacks(agent: Agent, options: ServerOptions, needed_by: str, changes: bool) -> list[Problem]:
