@@ -74,6 +74,26 @@ WRONG = {
 }
 
 
+BOARD = '[meter.board]\nkind = "hwmon"\ncovers = "node"\nof = ["{node}"]\n'
+
+
+@pytest.mark.parametrize(
+    ("node", "run", "right"),
+    [
+        ("node-1", "", True),
+        ("node-1", '[run]\non = "ssh://a"', False),
+        ("node-0", '[run]\non = "ssh://a"', True),
+        ("node-1", '[run]\non = "ssh://a,b"\nnodes = 2', True),
+        ("node-1", '[factors]\n"run.on" = ["local", "ssh://a"]', True),
+    ],
+)
+def test_a_meter_is_of_nodes_that_the_record_names(node: str, run: str, right: bool) -> None:
+    """A name that no trial has would leave out its energy without a word."""
+    found = faults_of(BOARD.format(node=node) + run)
+    assert (found == []) == right, found
+    assert right or "no such node" in found[0]
+
+
 @pytest.mark.parametrize("meter", WRONG, ids=lambda text: text.splitlines()[-1][:40])
 def test_a_wrong_meter_is_one_message(meter: str) -> None:
     found = faults_of(meter)

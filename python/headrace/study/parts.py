@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from headrace import faults as fault_package
+from headrace import launchers
 from headrace import meters as meter_package
 from headrace import probes as probe_package
 from headrace import targets as target_package
@@ -155,18 +156,21 @@ class PartsReader:
 
     def _node_names(self, site: Site | None) -> list[str]:
         """Return the names of nodes, as in records. This machine alone is node-1."""
-        several = [f"node-{number}" for number in range(self._nodes_most(site))]
-        return list(dict.fromkeys([*several, "node-1"]))
+        counts = [1 if site is None else site.node.count, *self._given("nodes")]
+        most = max(count for count in counts if isinstance(count, int))
+        places = self._given("on")
+        alone = [] if places and all(map(_is_elsewhere, places)) else ["node-1"]
+        return list(dict.fromkeys([*(f"node-{number}" for number in range(most)), *alone]))
 
-    def _nodes_most(self, site: Site | None) -> int:
-        """Return the largest number of nodes that the file names."""
+    def _given(self, name: str) -> list[object]:
+        """Return the values that the file gives a field of `[run]`: there, and as levels."""
         values = self.problems.document.values
-        numbers: list[object] = [1 if site is None else site.node.count]
-        for table, field in (("run", "nodes"), ("factors", "nodes"), ("factors", "run.nodes")):
+        found: list[object] = []
+        for table, field in (("run", name), ("factors", name), ("factors", f"run.{name}")):
             section = values.get(table)
             given: object = section.get(field) if isinstance(section, dict) else None
-            numbers += given if isinstance(given, list) else [given]
-        return max(number for number in numbers if isinstance(number, int))
+            found += given if isinstance(given, list) else [given]
+        return [each for each in found if each is not None]
 
     def check_sources(
         self, targets: dict[str, NamedPlugin], workloads: dict[str, NamedPlugin], site: Site | None
@@ -245,6 +249,13 @@ def source_of(part: NamedPlugin) -> str | None:
 def kinds_of(section: str) -> Mapping[str, Any]:
     """Return the kinds of a section, `target` or `workload`."""
     return target_package.kinds() if section == "target" else workload_package.kinds()
+
+
+def _is_elsewhere(on: object) -> bool:
+    """Return whether a value of `[run] on` names other machines."""
+    kind = launchers.split_on(str(on))[0]
+    kinds = launchers.kinds()
+    return kind in kinds and kinds[kind].elsewhere
 
 
 def _agents_of(targets: Mapping[str, NamedPlugin]) -> list[str]:
