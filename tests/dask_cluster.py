@@ -17,8 +17,10 @@ PATIENCE_S = 60
 
 
 def _started(stack: contextlib.ExitStack, *words: str) -> subprocess.Popen[bytes]:
+    # Its pages over HTTP are served without a dashboard, too, by default to every address.
+    quiet = ("--no-dashboard", "--dashboard-address", "127.0.0.1:0")
     process = subprocess.Popen(
-        [sys.executable, "-m", "distributed.cli." + words[0], *words[1:], "--no-dashboard"],
+        [sys.executable, "-m", "distributed.cli." + words[0], *words[1:], *quiet],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
