@@ -155,6 +155,17 @@ def test_meters_of_nodes_with_one_name_are_added_by_node() -> None:
     assert made.total_j == made.nodes_j == made.metered_j == 17_000.0
 
 
+def test_an_outlet_of_several_nodes_and_their_own_meters_are_not_added() -> None:
+    site = replace(HERE, nodes=("node-0", "node-1", "node-2"))
+    outlet = channel("pdu", "node", 9000.0, of=("node-0", "node-1"))
+    own = [
+        channel("bmc", "node", joules, node=name, of=(name,))
+        for name, joules in zip(site.nodes, (5000.0, 4000.0, 3000.0), strict=True)
+    ]
+    made = energy(site, *own, outlet)
+    assert made.metered_j == made.nodes_j == 12_000.0
+
+
 def test_nodes_of_one_kernel_are_one_machine(tmp_path: Path) -> None:
     """They have one meter, which would count twice; `of` says on which nodes a meter is read."""
     options = Rapl.Options.model_validate

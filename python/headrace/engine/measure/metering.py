@@ -367,13 +367,18 @@ def _in_node(socket: ChannelEnergy, counted: Iterable[ChannelEnergy]) -> bool:
 
 
 def _one_meter_each(channels: Sequence[ChannelEnergy]) -> list[ChannelEnergy]:
-    """Return the channels without those of a second meter of the same things."""
-    covered: dict[tuple[str, ...], list[ChannelEnergy]] = {}
-    for meter, of in dict.fromkeys((each.meter, each.of) for each in channels):
-        own = [each for each in channels if (each.meter, each.of) == (meter, of)]
-        made, before = _added(own), _added(covered.get(of, []))
-        if made is not None and (before is None or made.relative < before.relative):
-            covered[of] = own
-    if () in covered:
-        return covered[()]
-    return [each for own in covered.values() for each in own]
+    """Return the channels without those of a second meter of the same things, as `_best` does."""
+    of_meter: dict[tuple[str, tuple[str, ...]], list[ChannelEnergy]] = {}
+    for each in channels:
+        of_meter.setdefault((each.meter, each.of), []).append(each)
+    sums = {key: made for key, each in of_meter.items() if (made := _added(each)) is not None}
+    whole = [key for key in sums if not key[1]]
+    if whole:
+        return of_meter[min(whole, key=lambda key: sums[key].relative)]
+    found: list[ChannelEnergy] = []
+    covered: set[str] = set()
+    for key in sorted(sums, key=lambda key: (-len(key[1]), sums[key].relative)):
+        if not covered & set(key[1]):
+            found += of_meter[key]
+            covered |= set(key[1])
+    return found
