@@ -34,6 +34,7 @@ from headrace.system.cluster_keys import key_state, make_credentials
 from headrace.system.journal import Journal
 from headrace.system.machine_facts import MachineFacts
 from headrace.system.node_limits import NodeLimits, node_limits
+from headrace.system.owned import show_folder
 from headrace.targets.node_storage import TargetOfNode
 from headrace.targets.path import PathTarget
 
@@ -246,3 +247,15 @@ def test_a_worker_of_another_version_is_refused() -> None:
     check_version("worker tcp://a:1", version("headrace"))
     with pytest.raises(HeadraceError, match=r"worker tcp://a:1 has Headrace 0\.0\.1, this"):
         check_version("worker tcp://a:1", "0.0.1")
+
+
+def test_a_folder_that_cannot_be_looked_at_leaves_nothing_to_undo(tmp_path: Path) -> None:
+    """A name that is too long is refused by every system call, as is one in a closed folder."""
+    folder = str(tmp_path / ("a" * 300))
+    with Journal.open("a test", tmp_path / "journal") as journal:
+        with pytest.raises(HeadraceError, match="cannot write into .*: File name too long"):
+            show_folder(journal, folder, False)
+        assert journal.open_entries == ()
+        file, content, entry = show_folder(journal, folder, True)
+        assert Path(file).read_text() == content and Path(file).parents[1] == tmp_path
+        journal.put_back([entry])

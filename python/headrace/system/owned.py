@@ -39,6 +39,10 @@ def work_directory(journal: Journal, parent: Path | None = None) -> tuple[Path, 
     entry = journal.begin("remove_tree", path=str(path), token=token)
     try:
         path.mkdir(mode=0o700)
+    except OSError as error:
+        journal.end(entry)  # where it could not be made, an undo may not be able to look either
+        raise HeadraceError(f"{path} cannot be made: {error.strerror}") from error
+    try:
         (path / OWNER_FILE).write_text(token)
     except OSError as error:
         journal.undo(entry)
@@ -52,7 +56,7 @@ def show_folder(journal: Journal, folder: str, create: bool) -> tuple[str, str, 
     `create`: in the nearest folder above it that exists. Raises HeadraceError.
     """
     place = Path(folder)
-    while create and not place.exists() and place != place.parent:
+    while create and not os.path.lexists(place) and place != place.parent:
         place = place.parent
     try:
         path, entry = work_directory(journal, place)
