@@ -253,7 +253,7 @@ def test_a_folder_that_cannot_be_looked_at_leaves_nothing_to_undo(tmp_path: Path
     """A name that is too long is refused by every system call, as is one in a closed folder."""
     folder = str(tmp_path / ("a" * 300))
     with Journal.open("a test", tmp_path / "journal") as journal:
-        with pytest.raises(HeadraceError, match="cannot write into .*: File name too long"):
+        with pytest.raises(HeadraceError, match=r"cannot write into .*: File name too long"):
             show_folder(journal, folder, False)
         assert journal.open_entries == ()
         file, content, entry = show_folder(journal, folder, True)
