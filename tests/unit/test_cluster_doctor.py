@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from headrace.engine.measure.cluster_needs import cluster_needs
-from headrace.errors import HeadraceError, Problem
+from headrace.errors import HeadraceError, Problem, UsageError
 from headrace.launchers import Clock
 from headrace.launchers.local import MachineAgent
 from headrace.launchers.node_storage import LocalNodeStorage
@@ -27,7 +27,7 @@ from headrace.launchers.remote.diagnosis import (
 from headrace.launchers.remote.launcher import check_version
 from headrace.launchers.remote.messages import Hello, NodeAbilities
 from headrace.launchers.remote.shared_folders import FolderViews
-from headrace.launchers.remote.survey import SurveyedNode
+from headrace.launchers.remote.survey import SurveyedNode, cluster_of
 from headrace.library import load_study
 from headrace.system.capabilities import Capability
 from headrace.system.cluster_keys import key_state, make_credentials
@@ -259,3 +259,15 @@ def test_a_folder_that_cannot_be_looked_at_leaves_nothing_to_undo(tmp_path: Path
         file, content, entry = show_folder(journal, folder, True)
         assert Path(file).read_text() == content and Path(file).parents[1] == tmp_path
         journal.put_back([entry])
+
+
+@pytest.mark.parametrize(
+    ("on", "python", "why"),
+    [
+        ("dask://127.0.0.1:1", "/opt/python", "starts no Python"),
+        ("slurm", "/bin/$(id)", "--python /bin/"),
+    ],
+)
+def test_a_python_that_nothing_starts_is_refused(on: str, python: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        cluster_of(on, 1, python)

@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from headrace.cli._console import out
 from headrace.errors import HeadraceError, Problem, UsageError, as_word
+from headrace.launchers import kinds, split_on
 from headrace.launchers.remote.diagnosis import ClusterFinding
 from headrace.launchers.remote.examination import Examination, FolderWanted, examine, not_reached
 from headrace.launchers.remote.survey import NamedNodes, cluster_of
@@ -80,8 +81,10 @@ def examine_study(file: Path, wanted: Request) -> list[ExaminedCluster]:
 
 
 def _of_study(needs: ClusterNeeds, wanted: Request) -> ExaminedCluster:
+    # [run] python may be that of another `on` of the study.
+    python = needs.python if kinds()[split_on(needs.on)[0]].starts_python else None
     cluster = cluster_of(
-        needs.on, wanted.nodes or needs.nodes, wanted.python or needs.python, needs.batch
+        needs.on, wanted.nodes or needs.nodes, wanted.python or python, needs.batch
     )
     folders = [FolderWanted(str(each.expanduser().absolute())) for each in wanted.shared]
     for own, each in ((False, needs.shared), (True, needs.own)):

@@ -78,6 +78,10 @@ def cluster_of(
         raise UsageError(f"{on}: no nodes of other machines", hint=f"allowed: {', '.join(forms)}")
     if (wrong := part.misread(address)) is not None:
         raise UsageError(wrong)
+    if python is not None:
+        uses = "starts no Python: its workers run already" if not part.starts_python else None
+        if (wrong := uses or part.refuses_python(python)) is not None:
+            raise UsageError(f"{on}: --python {python}: {wrong}")
     if (wrong := part.refuses_batch(batch)) is not None:
         raise UsageError(f"[run.batch]: {wrong}")
     names = [f"node-{number}" for number in range(count or part.node_count(address))]
