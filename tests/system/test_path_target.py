@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -121,6 +123,7 @@ def test_settings_on_a_mount_of_somebody_else(context: TargetContext, tmp_path: 
 AS_NOBODY = """
 import os, sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from headrace.errors import HeadraceError
 from headrace.system.journal import Journal
 from headrace.system.owned import work_directory
@@ -148,16 +151,21 @@ print(sorted(path.name for path in folder.iterdir()))
 """
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user reaches; pytest's own are the user's alone, and shared by tests."""
+    with TemporaryDirectory(prefix="headrace test ", dir="/var/tmp") as place:
+        Path(place).chmod(0o755)
+        yield Path(place)
+
+
 @pytest.mark.usefixtures("needs_root")
-def test_without_root(tmp_path: Path) -> None:
-    folder = tmp_path / "of nobody"
+def test_without_root(open_folder: Path) -> None:
+    folder = open_folder / "of nobody"
     folder.mkdir()
     (folder / "forbidden").mkdir(mode=0o555)
     (folder / "closed").mkdir(mode=0o700)
     os.chown(folder, 65534, 65534)
-    for level in (tmp_path, *tmp_path.parents):
-        if level.name.startswith(("pytest", "popen-", "test_")):
-            level.chmod(level.stat().st_mode | 0o011)
     said = subprocess.run(
         [sys.executable, "-c", AS_NOBODY, str(folder)], capture_output=True, text=True
     )
