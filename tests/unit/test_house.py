@@ -477,6 +477,7 @@ NO_WAITS = {
     ("faults/pulse.py", "_write"): "one write at each due time, until it is killed",
     ("meters/sampling.py", "_loop"): "one reading at each due time, until it is stopped",
     ("profiles/replaying.py", "_sleep"): "a replayed job computes until a time, to the microsecond",
+    ("launchers/remote/connection.py", "answer"): "waits for messages; a silent node is lost",
     ("system/emulator/attaching.py", "_calibrate"): "eight attempts with growing pauses",
 }
 CLOCK = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "time"}

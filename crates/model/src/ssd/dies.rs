@@ -72,6 +72,15 @@ impl Dies {
         state.reads_done
     }
 
+    /// Drop a page from the die's register: its data was written anew.
+    #[inline]
+    pub fn forget(&mut self, die: usize, page: u64) {
+        let state = &mut self.dies[die];
+        if state.page == Some(page) {
+            state.page = None;
+        }
+    }
+
     /// Program a page whose data is available at `ready`. `extra_ns` of other work precedes it,
     /// less the idle time before `ready`.
     #[inline]

@@ -315,6 +315,11 @@ impl Ssd {
             self.buffer_next = (self.buffer_next + 1) % self.buffer.len();
             self.gathered += 1;
             self.translate_write(unit, taken);
+            // Where only a part of the map is followed, new data keep the place of the old ones.
+            if let Some(place) = self.place(unit) {
+                let page = place / self.page_units;
+                self.dies.forget((page % self.dies.count() as u64) as usize, page);
+            }
             if self.gathered as u64 == self.page_units {
                 self.program(taken.max(data));
             }

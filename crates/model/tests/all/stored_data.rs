@@ -146,6 +146,25 @@ proptest! {
 }
 
 #[test]
+fn what_was_written_anew_is_not_in_a_register_any_more() {
+    for (capacity, mapping) in [(SMALL, PAGE_MAP), (LARGE, PAGE_MAP), (SMALL, LOG_BLOCKS)] {
+        let mut drive = build(&ssd(capacity, 75.0, mapping, ""), 1).unwrap();
+        drive.preload(&[(0, 1 << 20)]);
+        assert!(read_ns(&mut drive, 0, 4096) >= FLASH_NS);
+        assert!(read_ns(&mut drive, 1_000_000_000, 4096) < FLASH_NS, "it is in the register");
+        // Pages are written to all dies in turn. The last one begins in the middle of a unit, which
+        // is read first.
+        for (number, sector) in [4096, 4096, 4092].into_iter().enumerate() {
+            let now = (2 + 2 * number as u64) * 1_000_000_000;
+            drive.submit(now, Request { tag: 0, op: Op::Write, sector, sectors: 8, fua: true });
+            drive.wake(now + 500_000_000, &mut Vec::new());
+            let took = read_ns(&mut drive, now + 1_000_000_000, 4096);
+            assert!(took >= FLASH_NS, "{capacity} {mapping}: {took} ns");
+        }
+    }
+}
+
+#[test]
 fn discarded_data_are_no_longer_read() {
     for (capacity, mapping) in [(SMALL, PAGE_MAP), (LARGE, PAGE_MAP), (SMALL, LOG_BLOCKS)] {
         let mut drive = build(&ssd(capacity, 75.0, mapping, ""), 1).unwrap();
