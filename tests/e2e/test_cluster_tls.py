@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import dask.config
 import pytest
 
 from headrace.system.waiting import wait_until
@@ -51,6 +52,8 @@ def test_keys_are_made_once_and_for_their_owner_alone(workspace: Workspace) -> N
             ["openssl", "verify", "-CAfile", folder / "ca.pem", folder / f"{role}.pem"], check=False
         )
         assert checked.returncode == 0
+    (written,) = dask.config.collect_yaml([str(folder)])
+    assert written["distributed"]["comm"]["timeouts"] == {"tcp": "90 s"}
     before = {file: file.read_bytes() for file in folder.iterdir()}
     again = workspace.run("cluster", "init", "--directory", "my keys")
     assert again.returncode == 4 and "nothing is overwritten" in again.stderr

@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from dask_cluster import dask_workers, started_again
+from headrace.launchers.remote.dask_client import client_of, workers_of
 from headrace.system.identity import boot_id
 from headrace.system.waiting import wait_until
 from workspace import Workspace
@@ -145,6 +146,17 @@ def test_the_status_of_a_clusters_workers_is_shown(workspace: Workspace, cluster
     shown = workspace.run("cluster", "status", "--on", f"dask://{address}", "--json")
     assert shown.returncode == 0, shown.stderr
     assert [node["node"] for node in json.loads(shown.stdout)] == ["node-0", "node-1"]
+
+
+def test_dask_takes_a_silence_that_is_shorter_than_its_own(cluster: Cluster) -> None:
+    import dask.config
+
+    address, _ = cluster
+    with (
+        dask.config.set({"distributed.comm.timeouts.tcp": "30 s"}),  # put back afterwards
+        client_of(address, silence_s=1.0) as client,
+    ):
+        assert len(workers_of(client)) == 2
 
 
 def test_a_node_that_is_lost_is_a_cause_and_not_the_end(workspace: Workspace, memory: Path) -> None:

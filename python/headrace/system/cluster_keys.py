@@ -173,6 +173,8 @@ def _configuration(folder: Path) -> str:
         "distributed:",
         "  comm:",
         "    require-encryption: true",
+        "    timeouts:",
+        "      tcp: 90 s  # with Dask's 30 s a shorter interruption of the network ends a worker",
         "    tls:",
         f"      ca-file: {json.dumps(str(folder / 'ca.pem'), ensure_ascii=False)}",
     ]

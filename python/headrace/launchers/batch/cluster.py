@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from headrace.errors import HeadraceError, InterruptedRunError, describe
 from headrace.launchers.batch.options import BatchOptions
+from headrace.launchers.remote.beats import SILENCE_S
 from headrace.launchers.remote.connection import NodeConnection
 from headrace.launchers.remote.dask_client import workers_of
 from headrace.launchers.remote.dask_nodes import check_versions, streams
@@ -37,6 +38,8 @@ _END_S = 5.0
 """How long a batch system may take to say that a job has ended whose worker is lost."""
 _SCHEDULER_S = 60
 """How long a worker looks for its scheduler before it ends."""
+_SILENCE = f"{SILENCE_S:.0f}s"
+"""After this time without a word Dask gives a connection up, on both ends."""
 _PLAIN = re.compile(r"[A-Za-z0-9_./+@=-]+")
 CONFIGURATION: dict[str, object] = {
     "shebang": "#!/usr/bin/env bash",
@@ -193,7 +196,9 @@ class BatchCluster:
         start: Any = JobQueueCluster
         options = self.options
         listens = {"host": options.address or _LOOPBACK} if options.interface is None else {}
-        dask.config.set({"jobqueue.headrace": CONFIGURATION})
+        dask.config.set(
+            {"jobqueue.headrace": CONFIGURATION, "distributed.comm.timeouts.tcp": _SILENCE}
+        )
         logs = self.folder / "logs"
         logs.mkdir()
         self._name = self.folder.name
@@ -232,7 +237,10 @@ class BatchCluster:
             "death_timeout": _SCHEDULER_S,
             "python": shlex.quote(self.python),
             "worker_extra_args": [*words, "--memory-limit", "0"],
-            "job_script_prologue": setup,
+            "job_script_prologue": [
+                *setup,
+                f"export DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP={_SILENCE}",
+            ],
         }
 
     # -- nodes --

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _CONNECT_S = 10.0
+_LEAST_TCP_S = 11.0
+"""Dask accepts no shorter time (it divides it into 10 probes)."""
 
 
 def client_of(
@@ -40,7 +42,8 @@ def client_of(
             "configuration: ca-file, and client's cert and key",
         )
     if silence_s is not None:
-        dask.config.set({"distributed.comm.timeouts.tcp": f"{silence_s} s"})
+        patience_s = max(silence_s, _LEAST_TCP_S)
+        dask.config.set({"distributed.comm.timeouts.tcp": f"{patience_s} s"})
     try:
         return Client(
             f"{'tls' if encrypted else 'tcp'}://{address}",
