@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -186,6 +187,35 @@ def test_what_a_lost_node_left_on_another_machine_is_not_undone_here(tmp_path: P
     assert left.exists() and journal.exists()
     end_predecessor(msgspec.structs.replace(away, machine=machine_facts()))  # it was restarted
     assert not left.exists() and not journal.exists()
+
+
+def test_nodes_that_are_not_there_at_first_are_waited_for(tmp_path: Path) -> None:
+    wanted = replace(NODES, patience_s=1.0)
+    asked, there = tmp_path / "asked", tmp_path / "there"
+    with (
+        Journal.open("a test", tmp_path / "journals") as journal,
+        Launchers() as others,
+        Process(others) as launcher,
+    ):
+        launcher.before = ("false",)
+        for waited in ("1 s", "0.5 s"):
+            match = f"node-0 is lost: .*; tried for {waited}$"
+            with pytest.raises(NodeLostError, match=match), launcher.nodes(journal, wanted):
+                pass
+        script = f"touch '{asked}'; test -e '{there}' && exec \"$@\""
+        launcher.before = ("sh", "-c", script, "sh")
+
+        def return_when_asked() -> None:
+            assert wait_until(asked.exists, PATIENCE_S, 0.05)
+            there.touch()
+
+        returning = threading.Thread(target=return_when_asked)
+        returning.start()
+        wanted = replace(wanted, patience_s=4 * PATIENCE_S)
+        with launcher.nodes(journal, wanted) as nodes:
+            assert [agent.is_lost for agent in nodes.agents] == [False, False]
+            assert nodes.agents[0].take_events() == [], "what was not yet there is not lost"
+        returning.join()
 
 
 def test_a_node_ends_when_its_engine_is_silent(tmp_path: Path) -> None:

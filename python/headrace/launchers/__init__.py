@@ -379,6 +379,8 @@ class NodesWanted:
     """`[run.batch]`: how nodes are requested from a batch system."""
     silence_s: float = 90.0
     """A node on another machine that is not heard of for this time is lost."""
+    patience_s: float | None = None
+    """How long nodes on other machines are tried to connect to; None: once."""
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,10 @@ class _WholePlot:
             return Failure("unsupported", why_not)
         say(f"preparing {name}")
         source_targets = sources.sources_of(session.run.study, self._trials)
-        wanted = nodes_wanted(target, first, count, [*source_targets.values()])
+        wanted = replace(
+            nodes_wanted(target, first, count, [*source_targets.values()]),
+            patience_s=first.run.node_patience,
+        )
         launcher = session.launchers[launcher_of(first.run, wanted)]
         self._note_launcher(first.run.on or launcher.kind)
         nodes = self._teardown.entered(

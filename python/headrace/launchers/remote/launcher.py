@@ -67,7 +67,11 @@ _UNKNOWN_EXIT = JobExit(None, None, 0.0, 0.0, 0)
 
 
 class _NotYetError(Exception):
-    """A lost node has not returned."""
+    """A lost node has not returned, or a node is not there yet."""
+
+    def __init__(self, error: HeadraceError) -> None:
+        super().__init__(error.message)
+        self.hint = error.hint
 
 
 @dataclass(eq=False)
@@ -89,7 +93,8 @@ class RemoteLauncher(Launcher):
         self._started = 0
         self._stopped = others.stopped
         self._impatience = 1.0
-        """Part of its patience that `regain` takes: halved each time that a node did not return."""
+        """Part of their patience that `nodes` and `regain` take: halved each time that a node was
+        not there in time."""
 
     @override
     @classmethod
@@ -137,16 +142,8 @@ class RemoteLauncher(Launcher):
         itself. Raises NodeLostError for nodes that are not there, unless they wait in a queue.
         """
         with ExitStack() as stack:
-            try:
-                connections = stack.enter_context(self.connect(journal, wanted))
-            except HeadraceError as error:
-                # That they were there was checked before the study began.
-                if type(error) is HeadraceError and self.nodes_at_once:
-                    raise NodeLostError(error.message, hint=error.hint) from error
-                raise
-            agents = tuple(map(self.agent, connections))
-            for connection in connections:
-                connection.keep(wanted.silence_s)
+            agents = self._reach(stack, journal, wanted)
+            connections = [agent.connection for agent in agents]
             try:
                 with EngineBeats(connections, wanted.silence_s):
                     try:
@@ -156,6 +153,45 @@ class RemoteLauncher(Launcher):
             finally:
                 for connection in connections:  # all of them end at once
                     connection.hang_up()
+
+    def _reach(
+        self, stack: ExitStack, journal: Journal, wanted: NodesWanted
+    ) -> tuple[RemoteAgent, ...]:
+        """Connect to the nodes, again and again as long as `wanted` says."""
+        if wanted.patience_s is None:
+            return self._reach_once(stack, journal, wanted)
+        patience_s = wanted.patience_s * self._impatience
+
+        def attempt() -> tuple[RemoteAgent, ...]:
+            if self._stopped():
+                raise InterruptedRunError("stopped")
+            try:
+                return self._reach_once(stack, journal, wanted)
+            except NodeLostError as error:
+                raise _NotYetError(error) from error
+
+        try:
+            return retry(attempt, _NotYetError, patience_s, _AGAIN_S)
+        except _NotYetError as error:
+            self._impatience /= 2
+            raise NodeLostError(f"{error}; tried for {patience_s:g} s", hint=error.hint) from error
+
+    def _reach_once(
+        self, stack: ExitStack, journal: Journal, wanted: NodesWanted
+    ) -> tuple[RemoteAgent, ...]:
+        with ExitStack() as own:
+            try:
+                connections = own.enter_context(self.connect(journal, wanted))
+            except HeadraceError as error:
+                # That they were there was checked before the study began.
+                if type(error) is HeadraceError and self.nodes_at_once:
+                    raise NodeLostError(error.message, hint=error.hint) from error
+                raise
+            agents = tuple(map(self.agent, connections))
+            for connection in connections:
+                connection.keep(wanted.silence_s)
+            stack.enter_context(own.pop_all())
+        return agents
 
     def agent(self, connection: NodeConnection) -> RemoteAgent:
         """Return the agent of a node. Raises HeadraceError when it runs another Headrace."""
@@ -191,7 +227,7 @@ class RemoteLauncher(Launcher):
             try:
                 node.reconnect()
             except HeadraceError as error:
-                raise _NotYetError(error.message) from error
+                raise _NotYetError(error) from error
 
         try:
             retry(attempt, _NotYetError, deadline_s - time.monotonic(), _AGAIN_S)
