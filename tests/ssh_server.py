@@ -1,16 +1,19 @@
-"""A real SSH server on loopback with keys of its own, and the client's configuration for it."""
+"""A real SSH server with keys of its own, on loopback unless told, and its client configuration."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
+import shlex
 import shutil
-import socket
 import subprocess
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from headrace.system.waiting import wait_until
 from ports import free_port
@@ -19,7 +22,7 @@ PATIENCE_S = 30
 
 _SERVER = """\
 Port {port}
-ListenAddress 127.0.0.1
+ListenAddress {address}
 HostKey {place}/host-key
 AuthorizedKeysFile {place}/authorized
 PidFile none
@@ -38,19 +41,19 @@ _CLIENT = """\
 Host beta
   SetEnv HEADRACE_TEST_HOST=beta
 Host alpha beta
-  HostName 127.0.0.1
+  HostName {address}
   HostKeyAlias headrace-test
   Port {port}
 Host strangers
-  HostName 127.0.0.1
+  HostName {address}
   HostKeyAlias nobody-knows-me
   Port {port}
 Host impostor
-  HostName 127.0.0.1
+  HostName {address}
   HostKeyAlias impostor
   Port {port}
 Host locked
-  HostName 127.0.0.1
+  HostName {address}
   HostKeyAlias headrace-test
   Port {port}
   IdentityFile {place}/other-key
@@ -80,9 +83,36 @@ class SshServer:
     """Script that runs the command of a session on `beta`."""
 
 
+def children_of(server: SshServer) -> str:
+    """Processes of the server's sessions; empty when none is left."""
+    return Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().strip()
+
+
+def node_processes(server: SshServer) -> list[int]:
+    """Those that the server has started, without shells."""
+    found: list[int] = []
+    for process in psutil.Process(server.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            words = process.cmdline()
+            if words and "python" in words[0] and any("headrace-node;" in word for word in words):
+                found.append(process.pid)
+    return found
+
+
 @contextmanager
-def ssh_server(place: Path, variables: Mapping[str, str]) -> Generator[SshServer]:
-    """A server that lets this user in. `variables` are in the environment of its sessions."""
+def ssh_server(
+    place: Path,
+    variables: Mapping[str, str],
+    *,
+    address: str = "127.0.0.1",
+    there: Callable[[Sequence[str]], list[str]] = list,
+    here: Callable[[Sequence[str]], list[str]] = list,
+) -> Generator[SshServer]:
+    """A server that lets this user in. `variables` are in the environment of its sessions.
+
+    `there` and `here` return the command that runs a command where the server is, and where the
+    client is.
+    """
     place.mkdir()
     for name in ("host-key", "key", "other-key"):
         subprocess.run(
@@ -97,6 +127,7 @@ def ssh_server(place: Path, variables: Mapping[str, str]) -> Generator[SshServer
     given = {
         "place": place,
         "port": port,
+        "address": address,
         "user": pwd.getpwuid(os.geteuid()).pw_name,
         "variables": " ".join(f'"{name}={value}"' for name, value in variables.items()),
     }
@@ -109,26 +140,22 @@ def ssh_server(place: Path, variables: Mapping[str, str]) -> Generator[SshServer
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # its service would make it
     programs = place / "bin"
     programs.mkdir()
-    (programs / "ssh").write_text(f'#!/bin/sh\nexec {client} -F "{place}/ssh_config" "$@"\n')
+    words = shlex.join(here([client, "-F", str(place / "ssh_config")]))
+    (programs / "ssh").write_text(f'#!/bin/sh\nexec {words} "$@"\n')
     (programs / "ssh").chmod(0o755)
     for name in ("enter-", "enter-beta"):
         (place / name).write_text('#!/bin/sh\neval "$SSH_ORIGINAL_COMMAND"\n')
         (place / name).chmod(0o755)
     log = place / "sshd.log"
+    log.touch()
     server = subprocess.Popen(
-        [sshd, "-D", "-f", str(place / "sshd_config"), "-E", str(log)], stdin=subprocess.DEVNULL
+        there([sshd, "-D", "-f", str(place / "sshd_config"), "-E", str(log)]),
+        stdin=subprocess.DEVNULL,
     )
     try:
-        assert wait_until(lambda: _listens(port), PATIENCE_S, 0.05), log.read_text()
+        listens = f"Server listening on {address} port {port}"
+        assert wait_until(lambda: listens in log.read_text(), PATIENCE_S, 0.05), log.read_text()
         yield SshServer(f"{programs}:{os.environ['PATH']}", server.pid, log, place / "enter-beta")
     finally:
         server.terminate()
         server.wait()
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -14,11 +13,11 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-import psutil
 import pytest
 
+from headrace.system.identity import start_ticks
 from headrace.system.waiting import wait_until
-from ssh_server import SshServer, ssh_server
+from ssh_server import SshServer, children_of, node_processes, ssh_server
 from workspace import Workspace
 
 STUDY = """
@@ -66,10 +65,6 @@ def memory() -> Iterator[Path]:
         yield Path(folder)
 
 
-def children_of(server: SshServer) -> str:
-    return Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text()
-
-
 def test_jobs_run_on_every_host_and_come_back(
     on_hosts: Workspace, memory: Path, server: SshServer
 ) -> None:
@@ -81,7 +76,7 @@ def test_jobs_run_on_every_host_and_come_back(
     assert trial["run"]["on"] == "ssh://alpha,beta" and trial["run"]["nodes"] == 2
     outputs = sorted(on_hosts.place.glob("results/trials/*/command-job-*.out"))
     assert len({output.read_text() for output in outputs}) == 4, "each job is a process of its own"
-    assert wait_until(lambda: not children_of(server).split(), 30, 0.1), "a connection is left"
+    assert wait_until(lambda: not children_of(server), 30, 0.1), "a connection is left"
     assert not (memory / "shared data").exists(), "made for the study, removed after it"
 
 
@@ -152,17 +147,6 @@ duration = "3 s"
 """
 
 
-def node_processes(server: SshServer) -> list[int]:
-    """Those that the server has started, without shells."""
-    found: list[int] = []
-    for process in psutil.Process(server.pid).children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            words = process.cmdline()
-            if "python" in words[0] and any("headrace-node;" in word for word in words):
-                found.append(process.pid)
-    return found
-
-
 def test_a_lost_node_returns_and_the_trial_is_run_again(
     on_hosts: Workspace, memory: Path, server: SshServer
 ) -> None:
@@ -193,7 +177,66 @@ def test_a_lost_node_returns_and_the_trial_is_run_again(
     assert again.returncode == 0, again.stdout + again.stderr
     assert [trial["validity"]["valid"] for trial in on_hosts.trials()] == [True, True]
     assert [path.name for path in on_hosts.place.glob("results/retried/*")] == [f"{first['id']}.1"]
-    assert wait_until(lambda: not children_of(server).split(), 30, 0.1), "a connection is left"
+    assert wait_until(lambda: not children_of(server), 30, 0.1), "a connection is left"
+
+
+def test_a_killed_command_is_resumed_and_nothing_is_run_twice(
+    on_hosts: Workspace, memory: Path, server: SshServer
+) -> None:
+    """It is killed in its second trial, whose jobs do not end by themselves."""
+    job = (
+        f"echo $$ > {memory}/began-$$; "
+        f"[ $(ls {memory} | grep -c began-) -le 4 ] || [ -e {memory}/resumed ] || exec sleep 600; "
+        "sleep 0.3"
+    )
+    text = STUDY.format(storage=memory, hosts="alpha,beta", nodes=2, more="")
+    text = text.replace("echo $PPID; sleep 1", job).replace("min = 1", "min = 2")
+    command = on_hosts.start("run", on_hosts.study(text), "--results", "results")
+    finished = on_hosts.place / "results" / "trials"
+    began = lambda: [mark for mark in memory.glob("began-*") if mark.stat().st_size]  # noqa: E731
+    assert wait_until(lambda: len(began()) == 8, 120, 0.05), command.communicate()
+    (first,) = finished.glob("*/trial.json")
+    before = first.read_bytes()
+    command.kill()
+    command.communicate()
+    assert wait_until(lambda: not children_of(server), 60, 0.1), "a node process is left"
+    assert all(start_ticks(int(mark.read_text())) is None for mark in began()), "a job is left"
+    assert list((server.log.parents[1] / "journals").iterdir()) == [], "changes of a node are left"
+
+    (memory / "resumed").touch()
+    resumed = on_hosts.run("resume", "results")
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert first.read_bytes() == before, "a finished trial is not run again"
+    assert [trial["validity"]["valid"] for trial in on_hosts.trials()] == [True, True]
+    assert len(list(finished.iterdir())) == 2, "one record of each"
+    assert len(began()) == 12, "four jobs of each trial, and those that were killed"
+    undone = on_hosts.run("undo")
+    assert undone.returncode == 0, undone.stdout
+    assert not (memory / "shared data").exists()
+    assert wait_until(lambda: not children_of(server), 30, 0.1), "a connection is left"
+
+
+def test_a_host_that_is_down_when_a_target_is_set_up_can_be_tried_again(
+    on_hosts: Workspace, memory: Path, server: SshServer
+) -> None:
+    """It was there when the study was checked."""
+    enter = server.enter_beta.read_text()
+    down = f"[ ! -e '{on_hosts.place}/results' ] || exit 1\n"
+    server.enter_beta.write_text(enter.replace("\neval", f"\n{down}eval"))
+    try:
+        more = 'node_patience = "1 s"'
+        text = STUDY.format(storage=memory, hosts="alpha,beta", nodes=2, more=more)
+        ended = on_hosts.run("run", on_hosts.study(text), "--results", "results")
+    finally:
+        server.enter_beta.write_text(enter)
+    assert ended.returncode == 5, ended.stdout + ended.stderr
+    (trial,) = on_hosts.trials()
+    assert trial["status"] == "failed" and "node-1 (beta) " in trial["cause"], trial["cause"]
+    assert "tried for 1 s" in trial["cause"]
+    assert [reason["code"] for reason in trial["validity"]["reasons"]] == ["node-lost"]
+    again = on_hosts.run("resume", "results", "--retry-invalid")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert [trial["validity"]["valid"] for trial in on_hosts.trials()] == [True]
 
 
 @pytest.fixture(scope="module")
