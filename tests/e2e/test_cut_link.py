@@ -132,7 +132,7 @@ def test_nodes_that_are_cut_off_end_by_themselves_and_return(
 ) -> None:
     place = link.place
     job = f"echo $$ > {place}/began-$$; [ -e {place}/mended ] || exec sleep 600; sleep 0.3"
-    text = STUDY.format(place=place, job=job, silence_s=5)
+    text = STUDY.format(place=place, job=job, silence_s=10)
     text += '[factors]\n"run.timeout" = ["500 s", "600 s"]\n'  # two trials of one target
     left: list[str] = []
 
