@@ -56,6 +56,18 @@ def test_the_farm_with_unequal_nodes_gains_by_packets(tmp_path: Path) -> None:
     assert of["adaptive"].last_done_s < of["static"].last_done_s
 
 
+def test_eight_small_nodes_are_eight_times_as_fast_as_one(tmp_path: Path) -> None:
+    study = load_study(STUDIES / "proof-ssd" / "farm-small.toml")
+    read_back = read(simulate(study, tmp_path / "results"))
+    took: dict[object, float] = {}
+    for trial in read_back.trials["id"]:
+        record = read_back.trial_record(str(trial))
+        packets = record.packets
+        assert packets is not None and packets.events == packets.events_local == 80_000
+        took[record.levels["nodes"]] = record.last_done_s
+    assert took[1] == pytest.approx(8 * took[8], rel=0.1)
+
+
 def test_workers_of_a_slow_server_do_less_and_its_link_bounds_both_splits(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(SLOW_SERVER)
     of = packets_of(tmp_path / "study.toml", tmp_path / "results")
