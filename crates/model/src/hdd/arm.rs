@@ -122,12 +122,16 @@ impl Hdd {
             ReadAhead::Always => limit,
             ReadAhead::Track => limit.min(self.geometry.track_end(end - 1)),
             ReadAhead::TrackByTrack => {
-                let track_end = self.geometry.track_end(end);
-                if self.segments.start(segment) + self.geometry.turn_ns < track_end {
-                    limit.min(self.geometry.track_end(track_end + self.geometry.cylinder_skew_ns))
-                } else {
-                    limit.min(track_end)
+                // The track of the next sector, which may be the first of its track.
+                let skew_ns = self.geometry.cylinder_skew_ns;
+                let mut track_end = self.geometry.track_end(end);
+                if track_end <= end + 1 {
+                    track_end = self.geometry.track_end(end + skew_ns);
                 }
+                if self.segments.start(segment) + self.geometry.turn_ns < track_end {
+                    track_end = self.geometry.track_end(track_end + skew_ns);
+                }
+                limit.min(track_end)
             }
             ReadAhead::Cylinder => limit.min(self.geometry.cylinder_end(end - 1)),
             ReadAhead::Sequential if sequential => limit,

@@ -325,8 +325,10 @@ impl Device for Hdd {
             return;
         }
         let after_write = self.previous_was_write;
-        if moves_data {
-            self.previous_was_write = request.op != Op::Read;
+        match request.op {
+            Op::Read => self.previous_was_write = false,
+            Op::Write | Op::WriteZeroes => self.previous_was_write = true,
+            Op::Flush | Op::Discard => {}
         }
         let prepared = !self.overheads.vary();
         self.arriving.push_back(Arriving { ready, seq, request, after_write, prepared });

@@ -98,8 +98,7 @@ pub struct Ssd {
     read_command_ns: Nanos,
     write_command_ns: Nanos,
     link_ns_per_byte: f64,
-    /// Link time of a command besides its data. At depth 1 it is a part of the controller's
-    /// overhead.
+    /// Link time of a command besides its data. A single read waits for its flash meanwhile.
     link_read_command_ns: Nanos,
     link_write_command_ns: Nanos,
     channel_ns_per_byte: f64,

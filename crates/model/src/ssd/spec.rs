@@ -5,11 +5,13 @@ use serde::{Deserialize, Serialize};
 use crate::request::SECTOR_BYTES;
 use crate::spec::{refuse, within, within_int, Price, Sheet, Sources, SpecError};
 
-/// What a queued read of up to 8 KiB takes on a SATA link besides its data: five frames
-/// (register from the host and to the host, DMA setup, data, set device bits) of 20 doublewords in
-/// all, three doublewords of framing each, and two exchanges of primitives each (X_RDY and R_RDY,
-/// WTRM and R_OK), for each of which the specification allows 20 doublewords (Serial ATA revision
-/// 3.0, 9.4 and 10.3).
+/// What a queued read of up to 8 KiB takes on a SATA link besides its data: five frames (register
+/// from the host and to the host, DMA setup, data, set device bits) of 20 doublewords in all, with
+/// three doublewords of framing each (ATA/ATAPI-7 volume 3), and two exchanges of primitives each
+/// (X_RDY and R_RDY, WTRM and R_OK).
+///
+/// Assumption: an exchange takes 20 doublewords, what the standard allows between HOLD and HOLDA
+/// (15.4.8.1); it states no other latency. docs/models.md has what the assumption decides.
 pub const SATA_READ_BYTES: f64 = 4.0 * (20.0 + 5.0 * (3.0 + 2.0 * 20.0));
 /// The same for a queued write, which has one frame of one doubleword more (DMA activate).
 pub const SATA_WRITE_BYTES: f64 = SATA_READ_BYTES + 4.0 * (1.0 + 3.0 + 2.0 * 20.0);

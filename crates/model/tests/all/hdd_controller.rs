@@ -125,6 +125,7 @@ fn each_rule_reads_ahead_as_far_as_it_says() {
     let first = [(10, 8)];
     let continued = [(10, 8), (18, 8)];
     let crossing = [(190, 8), (198, 8)];
+    let ending = [(192, 8)];
     for (rule, reads, last_hit, first_miss) in [
         ("always", &first[..], 900, 1100),
         ("track", &first, 199, 200),
@@ -132,6 +133,7 @@ fn each_rule_reads_ahead_as_far_as_it_says() {
         ("sequential", &continued, 900, 1100),
         ("track_by_track", &first, 199, 200),
         ("track_by_track", &crossing, 599, 600),
+        ("track_by_track", &ending, 599, 600),
     ] {
         assert!(hits(rule, reads, last_hit), "{rule}: {last_hit}");
         assert!(!hits(rule, reads, first_miss), "{rule}: {first_miss}");
