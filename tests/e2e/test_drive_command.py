@@ -183,6 +183,8 @@ def test_a_model_is_validated_by_the_times_of_a_drive(tmp_path: Path) -> None:
     shown = headrace("drive", "validate", str(slower), str(measured)).stdout
     assert "demerit" in shown
     assert max(len(line) for line in shown.splitlines()) <= 80
+    of_ssd = validated("samsung-870-evo-1tb")
+    assert len(of_ssd["demerits_ns"]) == 1, "it has no platter"
 
 
 def test_a_fit_that_does_not_meet_the_results_is_not_written(tmp_path: Path) -> None:
@@ -208,7 +210,10 @@ def test_a_fit_that_does_not_meet_the_results_is_not_written(tmp_path: Path) -> 
 def test_a_trace_without_response_times_validates_nothing(tmp_path: Path) -> None:
     trace = random_trace(tmp_path / "asked.csv")
     done = headrace("drive", "validate", "sata-7200-500gb", str(trace), code=2)
-    assert "asked.csv: response_ns: the trace has no response times" in done.stderr
+    assert (
+        "asked.csv: response_ns: the trace does not have the completion of every request"
+        in done.stderr
+    )
     done = headrace("drive", "validate", "sata-7200-500gb", str(trace), "--plot", "x.gif", code=2)
     assert "--plot: no such format" in done.stderr
 

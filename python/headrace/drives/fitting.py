@@ -33,9 +33,10 @@ MOST_ERROR = 0.25
 """Standard error divided by range; above it a value would be a guess."""
 NOISE = 0.01
 """Least relative uncertainty of a fio result; runs of one minute repeat about this well."""
-INNER_TO_OUTER = (0.35, 0.95)
+INNER_TO_OUTER = (0.35, 1.0)
 """Rate of the inner zone divided by that of the outer one: the ratio of their radii, which the hub
-and the size of the platter bound. Catalogued disks lie between 0.45 and 0.75."""
+and the size of the platter bound. Disks of the catalog lie between 0.45 and 0.68, one with a single
+zone at 1; 0.35 is an assumption."""
 STEP = 0.08
 """Share of a parameter's range, for finite differences: large enough to exceed the noise of a short
 run."""

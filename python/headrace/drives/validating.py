@@ -57,7 +57,7 @@ class Validation:
     demerit_ns: float
     """Mean over the angles of the platter at the start."""
     demerits_ns: tuple[float, ...]
-    """One for each angle."""
+    """One for each angle; a single one for a drive without a platter."""
     null_demerit_ns: float
     """Demerit of a model whose every request takes the measured mean."""
     quantiles: tuple[tuple[float, float, float], ...]
@@ -79,9 +79,11 @@ def validate_drive(found: CatalogEntry, traces: list[Trace], *, angles: int = 5)
     """Replay traces of a real drive on its model, each on an unused model and at its own times, and
     compare the response times.
 
-    `angles`: replays with different angles of the platter at the start, which no trace tells.
+    `angles`: replays with different angles of a disk's platter at the start, which no trace tells.
     Raises StudyError for a trace without response times, or that the drive cannot serve.
     """
+    if found.table["kind"] != "hdd":
+        angles = 1
     measured = np.concatenate([_measured(trace) for trace in traces])
     kinds = np.concatenate([_kinds(trace) for trace in traces])
     replays = [
@@ -123,7 +125,7 @@ def _measured(trace: Trace) -> Times:
                     0,
                     "response_ns",
                     "",
-                    "the trace has no response times",
+                    "the trace does not have the completion of every request",
                     "a trace of a real drive with completions, or CSV with response_ns",
                 )
             ]

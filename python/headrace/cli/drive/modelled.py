@@ -289,15 +289,14 @@ def fit(
         progress=lambda text: err.print(text, style="dim"),
     )
     path = output or Path(f"{found.name}-fitted.toml")
-    error = max(made.rms_error, made.cross_error or 0.0)
-    written = force or error <= error_limit
+    written = force or made.rms_error <= error_limit
     if written:
         write_fitted(found, made, results, path)
     _show_fit(found.name, made, path if written else None, as_json)
     if not written:
         err.print(
-            f"not written: the error of {error:.1%} is above {error_limit:.0%} (--error-limit). "
-            "Choose a table of the same kind of drive, or write it with --force."
+            f"not written: the error of {made.rms_error:.1%} is above {error_limit:.0%} "
+            "(--error-limit). Choose a table of the same kind of drive, or write it with --force."
         )
         raise typer.Exit(int(ExitCode.INVALID_TRIALS))
     if not as_json:

@@ -73,14 +73,16 @@ def _show(found: Validation) -> None:
 
     from headrace.report.text_table import TextTable, WholeText
 
-    spread = f"{_ms(min(found.demerits_ns))} to {_ms(max(found.demerits_ns))}"
+    spread = ""
+    if len(found.demerits_ns) > 1:
+        least, most = min(found.demerits_ns), max(found.demerits_ns)
+        spread = f"; {_ms(least)} to {_ms(most)} by the platter's angle at the start"
     out.print(
         WholeText(
             f"{escape(found.drive)}: demerit [bold]{_ms(found.demerit_ns)} ms[/] over "
             f"{found.requests:,} requests ({found.demerit_ns / found.measured_mean_ns:.1%} of the "
-            f"mean of {_ms(found.measured_mean_ns)} ms; {spread} by the platter's angle at the "
-            f"start). A model whose every request takes the mean has {_ms(found.null_demerit_ns)} "
-            "ms."
+            f"mean of {_ms(found.measured_mean_ns)} ms{spread}). A model whose every request "
+            f"takes the mean has {_ms(found.null_demerit_ns)} ms."
         )
     )
     quantiles = TextTable("", title="Response times (ms)")
