@@ -9,6 +9,7 @@ import importlib.util
 import os
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,27 @@ def test_a_killed_fork_server_says_so_and_is_started_anew(
     assert [start_ticks(pid) for pid in pids] == [None, None], "jobs die with it"
     again = run(launcher, task(journal, sleep, "command", options, tmp_path / "jobs", slots=2))
     assert [job.exit for job in again.jobs] == ["ok", "ok"]
+
+
+def test_a_later_job_that_does_not_get_ready_is_killed(
+    launcher: Launcher, journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was never released, so that no time limit of the run counts for it."""
+    options = {"command": ["true"]}
+    part = kinds()["command"]
+    command = part("mine", part.Options.model_validate(options))
+    pids: list[int] = []
+
+    def adopt(pid: int, slot: int) -> None:
+        pids.append(pid)
+        if len(pids) == 2:
+            os.kill(pid, signal.SIGSTOP)
+            monkeypatch.setattr("headrace.engine.measure.job_pool._READY_PATIENCE_S", 0.2)
+
+    wanted = task(journal, command, "command", options, tmp_path / "jobs", adopt=adopt)
+    result = run(launcher, replace(wanted, jobs_total=2))
+    assert [job.exit for job in result.jobs] == ["ok", "timeout"]
+    assert result.jobs[1].cause == "did not get ready within 0.2 s and was killed"
 
 
 _AT_ONCE_S = 1e-9

@@ -81,6 +81,7 @@ class PoolResult:
 class _PoolJob:
     job: Job
     slot: int
+    spawned_s: float = field(default_factory=time.monotonic)
     ready: bool = False
     waiting_for_packet: bool = False
     had_packet: bool = False
@@ -247,13 +248,21 @@ class JobPool:
         while self._running:
             self._poll(0.25)
             now = time.monotonic()
-            for job in self._running.values():
-                released = job.job.released_s
-                if released and now - released > self._task.timeout_s:
-                    self._kill(job, "timeout")
+            self._kill_late(now)
             if now - shown > 0.5:
                 shown = now
                 self._report(now)
+
+    def _kill_late(self, now_s: float) -> None:
+        """Kill jobs that run for too long, and those that begin at once and do not get ready."""
+        for job in self._running.values():
+            if job.killed_for is not None:
+                continue
+            released_s = job.job.released_s
+            if released_s and now_s - released_s > self._task.timeout_s:
+                self._kill(job, "timeout")
+            elif not job.ready and now_s - job.spawned_s > _READY_PATIENCE_S:
+                self._kill(job, "not ready")
 
     def _report(self, now: float) -> None:
         ends = [job.end for job in self._jobs if job.end is not None]
@@ -412,6 +421,8 @@ class JobPool:
     def _cause_of_death(self, job: _PoolJob, exit: JobExit) -> tuple[str, str]:
         if job.killed_for == "timeout":
             return "timeout", f"did not end within {self._task.timeout_s:g} s and was killed"
+        if job.killed_for == "not ready":
+            return "timeout", f"did not get ready within {_READY_PATIENCE_S:g} s and was killed"
         if exit.signal is not None:
             if exit.signal == signal.SIGKILL and self._out_of_memory() > self._oom_before:
                 # Each kill explains one death: two jobs can die before the first is reported.
