@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -27,6 +27,8 @@ from headrace.launchers import (
     JobSpec,
     LauncherLostError,
     Launchers,
+    NodeLostError,
+    Nodes,
     NodesWanted,
 )
 from headrace.launchers.remote.agent import RemoteAgent
@@ -45,6 +47,7 @@ from headrace.launchers.remote.messages import (
     encode,
     framed,
 )
+from headrace.launchers.remote.node_process import NodeService
 from headrace.system.accounting import UseSoFar
 from headrace.system.cluster import NodeSettings
 from headrace.system.journal import Journal
@@ -114,6 +117,21 @@ class Peers(RemoteLauncher):
                 connection.close()
 
 
+@contextmanager
+def peers(
+    place: Path, *names: str, stopped: Callable[[], bool] = lambda: False
+) -> Generator[tuple[Peers, Nodes]]:
+    """A launcher with a peer for each name."""
+    wanted = NodesWanted(tuple(map(NodeSettings, names)))
+    with (
+        Journal.open("a test", place / "journal") as journal,
+        Launchers(stopped) as others,
+        contextlib.closing(Peers(others)) as launcher,
+        launcher.nodes(journal, wanted) as nodes,
+    ):
+        yield launcher, nodes
+
+
 def spec_in(place: Path) -> JobSpec:
     for name in ("keep", "job-0000"):
         (place / name).mkdir(parents=True)
@@ -151,14 +169,7 @@ HOSTILE = {
 def test_a_node_that_breaks_the_protocol_is_lost_and_the_other_goes_on(
     sent: bytes, tmp_path: Path
 ) -> None:
-    wanted = NodesWanted((NodeSettings("bad"), NodeSettings("good")))
-    with (
-        Journal.open("a test", tmp_path / "journal") as journal,
-        Launchers() as others,
-        Peers(others) as launcher,
-        launcher.nodes(journal, wanted) as nodes,
-    ):
-        assert isinstance(launcher, Peers)
+    with peers(tmp_path, "bad", "good") as (launcher, nodes):
         bad, good = (
             launcher.spawn(spec_in(tmp_path / agent.name), agent) for agent in nodes.agents
         )
@@ -179,18 +190,11 @@ def test_a_node_that_breaks_the_protocol_is_lost_and_the_other_goes_on(
 
 
 def test_a_node_overwrites_nothing_of_other_jobs_and_of_the_record(tmp_path: Path) -> None:
-    wanted = NodesWanted((NodeSettings("bad"),))
     others = dict.fromkeys(
         ("job-0001.log", "command-job-0001.out", "trial.json", "command-job-00001.out"),
         b"of others",
     )
-    with (
-        Journal.open("a test", tmp_path / "journal") as journal,
-        Launchers() as opened,
-        Peers(opened) as launcher,
-        launcher.nodes(journal, wanted) as nodes,
-    ):
-        assert isinstance(launcher, Peers)
+    with peers(tmp_path, "bad") as (launcher, nodes):
         spec = spec_in(tmp_path / "bad")
         keep = tmp_path / "bad" / "keep"
         for name, content in others.items():
@@ -216,14 +220,7 @@ def test_a_node_overwrites_nothing_of_other_jobs_and_of_the_record(tmp_path: Pat
 def test_a_node_speaks_for_its_own_jobs_alone_and_answers_with_the_right_type(
     tmp_path: Path,
 ) -> None:
-    wanted = NodesWanted((NodeSettings("bad"), NodeSettings("good")))
-    with (
-        Journal.open("a test", tmp_path / "journal") as journal,
-        Launchers() as others,
-        Peers(others) as launcher,
-        launcher.nodes(journal, wanted) as nodes,
-    ):
-        assert isinstance(launcher, Peers)
+    with peers(tmp_path, "bad", "good") as (launcher, nodes):
         good = launcher.spawn(spec_in(tmp_path / "good"), nodes.agents[1])
         launcher.peers[0].send(ended(1, {"result.txt": b"forged"}))
         assert launcher.wait(60.0) == [] and good.exit is None
@@ -233,14 +230,7 @@ def test_a_node_speaks_for_its_own_jobs_alone_and_answers_with_the_right_type(
 
 
 def test_a_node_that_cannot_return_is_not_waited_for(tmp_path: Path) -> None:
-    wanted = NodesWanted((NodeSettings("bad"),))
-    with (
-        Journal.open("a test", tmp_path / "journal") as journal,
-        Launchers() as others,
-        Peers(others) as launcher,
-        launcher.nodes(journal, wanted) as nodes,
-    ):
-        assert isinstance(launcher, Peers)
+    with peers(tmp_path, "bad") as (launcher, nodes):
         launcher.peers[0].send(HOSTILE["a huge length"])
         while not nodes.agents[0].is_lost:
             launcher.wait(60.0)
@@ -254,32 +244,40 @@ def test_a_node_that_hangs_in_a_call_holds_up_no_end(
     """As on a file system whose server has gone: the node still says that it is there."""
     monkeypatch.setattr("headrace.launchers.remote.launcher._LEFTOVERS_S", 0.2)
     monkeypatch.setattr("headrace.launchers.remote.connection._END_PATIENCE_S", 0.2)
-    wanted = NodesWanted((NodeSettings("bad"), NodeSettings("worse")))
-    with (
-        Journal.open("a test", tmp_path / "journal") as journal,
-        Launchers() as others,
-        Peers(others) as launcher,
-    ):
-        assert isinstance(launcher, Peers)
-        with launcher.nodes(journal, wanted) as nodes:
-            job = launcher.spawn(spec_in(tmp_path / "bad"), nodes.agents[0])
-            launcher.peers[0].hangs_in = "reap"
-            assert launcher.reap([job], 0.1) == []
-            assert nodes.agents[0].is_lost
-            launcher.peers[1].hangs_in = "kill"
-            launcher.kill([launcher.spawn(spec_in(tmp_path / "worse"), nodes.agents[1])])
+    with peers(tmp_path, "bad", "worse") as (launcher, nodes):
+        job = launcher.spawn(spec_in(tmp_path / "bad"), nodes.agents[0])
+        launcher.peers[0].hangs_in = "reap"
+        assert launcher.reap([job], 0.1) == []
+        assert nodes.agents[0].is_lost
+        launcher.peers[1].hangs_in = "kill"
+        launcher.kill([launcher.spawn(spec_in(tmp_path / "worse"), nodes.agents[1])])
+
+
+def test_a_node_that_hangs_in_a_call_holds_up_no_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether its answer is waited for, or it reads nothing more of what is sent."""
+    for name in ("_STOP_PATIENCE_S", "_END_PATIENCE_S"):
+        monkeypatch.setattr(f"headrace.launchers.remote.connection.{name}", 0.2)
+    stop = threading.Event()
+    with peers(tmp_path, "mute", "deaf", stopped=stop.is_set) as (launcher, nodes):
+        mute, deaf = nodes.agents
+        assert isinstance(deaf, RemoteAgent)
+        launcher.peers[0].hangs_in = "agent.drop_page_cache"
+        launcher.peers[1].hangs_in = "kill"
+        deaf.connection.send(NodeService.kill, [])
+        threading.Timer(0.5, stop.set).start()
+        why = "is lost: it did not answer within 0.2 s of the stop"
+        with pytest.raises(NodeLostError, match=f"node mute {why}"):
+            mute.drop_page_cache()
+        assert stop.is_set(), "before it, a call has no limit"
+        with pytest.raises(NodeLostError, match=f"node deaf {why}"):
+            deaf.connection.send(NodeService.kill, [7] * (1 << 21))
 
 
 def test_what_is_shown_while_jobs_run_waits_for_no_node(tmp_path: Path) -> None:
     """Else a node whose network is cut would keep the others from their next jobs and packets."""
-    wanted = NodesWanted((NodeSettings("slow"),))
-    with (
-        Journal.open("a test", tmp_path / "journal") as journal,
-        Launchers() as others,
-        Peers(others) as launcher,
-        launcher.nodes(journal, wanted) as nodes,
-    ):
-        assert isinstance(launcher, Peers)
+    with peers(tmp_path, "slow") as (launcher, nodes):
         (slow,) = nodes.agents
         assert isinstance(slow, RemoteAgent)
         peer = launcher.peers[0]

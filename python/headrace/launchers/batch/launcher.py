@@ -42,7 +42,6 @@ class BatchLauncher(RemoteLauncher):
 
     def __init__(self, others: Launchers) -> None:
         super().__init__(others)
-        self._stopped = others.stopped
         self._cluster: BatchCluster | None = None
         self._failure: tuple[tuple[BatchOptions, str], int, HeadraceError] | None = None
         """Why this many nodes could not be had with these options: other trials that need as many

@@ -43,6 +43,13 @@ _QUESTIONS = 20
 _END_PATIENCE_S = 20.0
 """For a node to kill its jobs and to undo its journal."""
 
+_STOP_PATIENCE_S = 120.0
+"""For a node to answer a call after the user has stopped the run. Without a stop a call has no
+limit: to read all files into the page cache may take an hour."""
+
+_LOOK_S = 1.0
+"""Time between looks for a stop of the run."""
+
 Streams = tuple[socket.socket, Callable[[], None]]
 """A stream socket to a node process, and what ends the carrier of its streams."""
 
@@ -69,6 +76,9 @@ class NodeConnection:
         """Why the node cannot be reached any more."""
         self.history: list[AgentEvent] = []
         """What happened to the node since `Agent.take_events`."""
+        self.stopped: Callable[[], bool] = lambda: False
+        """Whether the user has stopped the run."""
+        self._stop_seen_s = math.inf
         self._again = again
         self._calls = 0
         self._before: Hello | None = None
@@ -111,10 +121,22 @@ class NodeConnection:
             finally:
                 self._sending.release()
 
-    def _wait(self) -> None:
-        """Wait for bytes of the node. Raises NodeLostError when none come for too long."""
-        if not select.select([self._sock], [], [], self._silence_s)[0]:
+    def _wait(self, begun_s: float, *, to_write: bool = False) -> bool:
+        """Wait a moment until the socket is ready; return whether the node has said something.
+
+        Raises NodeLostError when it is silent for too long, or when the run was stopped and what
+        was begun at `begun_s` does not end.
+        """
+        writing = [self._sock] if to_write else []
+        found = select.select([self._sock], writing, [], min(_LOOK_S, self._silence_s))
+        now_s = time.monotonic()
+        if not any(found) and now_s - max(begun_s, self._heard_s) > self._silence_s:
             raise self._silent()
+        if self.stopped():
+            self._stop_seen_s = min(self._stop_seen_s, now_s)
+        if now_s - max(begun_s, self._spoke_s, self._stop_seen_s) > _STOP_PATIENCE_S:
+            raise self._gone(f"it did not answer within {_STOP_PATIENCE_S:g} s of the stop")
+        return bool(found[0])
 
     def _silent(self) -> NodeLostError:
         return self._gone(f"nothing was heard of it for {self._silence_s:g} s")
@@ -199,8 +221,8 @@ class NodeConnection:
         while number not in self._answers:
             if time.monotonic() - max(begin_s, self._spoke_s) > patience_s:
                 raise self._gone(f"it did not answer within {patience_s:g} s")
-            self._wait()
-            self._receive()
+            if self._wait(begin_s):
+                self._receive()
         answer = self._answers.pop(number)
         if answer.error is not None:
             raise error_of(*answer.error)
@@ -319,15 +341,12 @@ class NodeConnection:
 
     def _write(self, message: bytes) -> None:
         """Write a message. What the node says is read where it would wait for us meanwhile."""
-        left = memoryview(message)
+        left, begin_s = memoryview(message), time.monotonic()
         while left:
             try:
                 left = left[self._sock.send(left, socket.MSG_DONTWAIT) :]
             except BlockingIOError:
-                found = select.select([self._sock], [self._sock], [], self._silence_s)
-                if not any(found):
-                    raise self._silent() from None
-                if found[0]:
+                if self._wait(begin_s, to_write=True):
                     self._receive()
 
     def _receive(self) -> None:

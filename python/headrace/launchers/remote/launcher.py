@@ -187,6 +187,8 @@ class RemoteLauncher(Launcher):
                 if type(error) is HeadraceError and self.nodes_at_once:
                     raise NodeLostError(error.message, hint=error.hint) from error
                 raise
+            for connection in connections:
+                connection.stopped = self._stopped
             agents = tuple(map(self.agent, connections))
             for connection in connections:
                 connection.keep(wanted.silence_s)
