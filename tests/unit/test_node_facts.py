@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import os
 import platform
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from headrace.engine.measure.clock_drift import ClockDrift
 from headrace.engine.measure.job_pool import JobEnd, PoolResult
+from headrace.engine.measure.node_probes import TrialSamples
 from headrace.engine.measure.node_validity import node_reasons
 from headrace.engine.measure.node_watch import NodeWatch
+from headrace.engine.measure.target_servers import ServerWatch, TargetServers
+from headrace.engine.measure.trial_meters import Metering
 from headrace.launchers import AgentEvent, Clock, LauncherLostError
 from headrace.launchers.local import MachineAgent
+from headrace.meters.hwmon import Hwmon
 from headrace.probes.ledger import LedgerRow
+from headrace.probes.sampler import SampleRows
 from headrace.records.nodes import NodeClock, NodeEvent, NodeFacts
 from headrace.records.trial_record import decode, encode
-from headrace.study.model import RunOptions
+from headrace.study.model import NamedPlugin, RunOptions
 from headrace.system.journal import Journal
 from synthetic_records import failed_trial
 
@@ -78,6 +86,72 @@ def test_each_node_is_recorded_with_the_start_of_its_jobs(tmp_path: Path) -> Non
     assert second.events == (NodeEvent(what="lost", at_s=2.0, cause="cut"),)
     record = msgspec.structs.replace(failed_trial("0000-a-r0"), node_facts=(first, second))
     assert decode(encode(record)) == record
+
+
+LATER_S = 1000.0
+
+
+@pytest.fixture
+def drifting(tmp_path: Path) -> Iterator[Node]:
+    """A node whose clock is behind the engine's by LATER_S, and by 0.25 s more after the jobs."""
+    with Journal.open("a test", tmp_path / "journal") as journal:
+        node = Node(journal)
+        node.name, node.offset_s = "node-0", LATER_S
+        yield node
+
+
+def test_series_of_the_only_kernel_are_corrected_by_the_drift_of_its_clock(drifting: Node) -> None:
+    watch = NodeWatch([drifting], slots=1)
+    watch.finish()
+    rows: SampleRows = [{"time_s": 5.0}]
+    watch.corrected(PoolResult([], 0.0, 1.0, 1.0), {"memory": rows}, time.monotonic())
+    assert rows == [{"time_s": 5.25}]
+
+
+def test_series_of_a_server_are_corrected_by_the_drift_of_its_clock(
+    drifting: Node, tmp_path: Path
+) -> None:
+    watch = ServerWatch(TargetServers("nas", (drifting,)), interval_s=0.05)
+    watch.start(tmp_path)
+    watch.finish()
+    watch.measure_clocks()
+    found, release_s = TrialSamples(), time.monotonic()
+    watch.put_into(found, release_s)
+    samples = watch.samples["node-0"]
+    there_s = samples.started_s + samples.series["memory"][-1]["time_s"]
+    last = found.series["server-memory"][-1]
+    assert last["node"] == "node-0"
+    assert last["time_s"] + release_s == pytest.approx(there_s + LATER_S + 0.25)
+    (facts,) = watch.facts(release_s)
+    assert facts.clock == NodeClock(offset_s=LATER_S, uncertainty_s=0.002, drift_s=0.25)
+    assert facts.host == platform.node()
+
+
+def test_readings_of_meters_are_corrected_by_the_drift_of_their_nodes_clock(
+    drifting: Node, tmp_path: Path
+) -> None:
+    sensors = tmp_path / "hwmon"
+    (sensors / "hwmon0").mkdir(parents=True)
+    (sensors / "hwmon0" / "name").write_text("psu\n")
+    (sensors / "hwmon0" / "power1_input").write_text("80000000\n")
+    options = Hwmon.Options.model_validate({"tree": str(sensors), "covers": "node"})
+    part = NamedPlugin(name="board", kind="hwmon", written={}, options=options)
+    drifting.renew_clock()
+
+    def times_s(drifts: dict[str, ClockDrift]) -> list[float]:
+        metering = Metering({"board": part}, nodes=[drifting])
+        metering.start()
+        metering.stop()
+        metering.finish(0.0, 1.0, drifts)
+        assert {row["node"] for row in metering.rows} == {"node-0"}
+        there = drifting.meters.logs(0.0)[0].readings
+        return [row["time_s"] - each.time_s for row, each in zip(metering.rows, there, strict=True)]
+
+    assert times_s({}) == pytest.approx([LATER_S] * 2)
+    ended_s = time.monotonic()
+    assert times_s({"node-0": ClockDrift(0.0, ended_s, 0.25)}) == pytest.approx(
+        [LATER_S + 0.25] * 2
+    )
 
 
 def nodes(

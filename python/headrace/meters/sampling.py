@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NotRequired, TypedDict
 
@@ -55,12 +55,12 @@ class MeterLog:
     error: str | None = None
     """The last error; None when the last reading was good."""
 
-    def shifted(self, offset_s: float) -> MeterLog:
-        """Return the same on a clock that is ahead by `offset_s`."""
+    def converted(self, time_s: Callable[[float], float]) -> MeterLog:
+        """Return the same on another clock; `time_s` returns its time for one of this log."""
         return replace(
             self,
-            readings=tuple(replace(each, time_s=each.time_s + offset_s) for each in self.readings),
-            lost_s=tuple(each + offset_s for each in self.lost_s),
+            readings=tuple(replace(each, time_s=time_s(each.time_s)) for each in self.readings),
+            lost_s=tuple(map(time_s, self.lost_s)),
         )
 
     def lost_within(self, begin_s: float, end_s: float) -> int:

@@ -138,9 +138,11 @@ def combined(each: Sequence[tuple[Agent, Samples]]) -> TrialSamples:
     Rows of series and errors get the name of their node, unless there is one node only. Times count
     from the start of the first node's probes.
     """
-    if len(each) <= 1:
-        only = each[0][1] if each else Samples()
-        return TrialSamples(only.series, only.totals, only.failed, only.started_s)
+    if not each:
+        return TrialSamples()
+    if len(each) == 1:
+        agent, only = each[0]
+        return TrialSamples(only.series, only.totals, only.failed, _started_s(agent, only))
     # A lost node returns nothing, not even when its probes were started.
     begun_s = [_started_s(agent, samples) for agent, samples in each if samples.started_s]
     found = TrialSamples(started_s=min(begun_s, default=0.0))

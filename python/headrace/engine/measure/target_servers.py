@@ -13,15 +13,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from headrace import probes as probe_package
+from headrace.engine.measure.clock_drift import ClockDrift, correct_series
 from headrace.engine.measure.node_checks import meter_lacks
 from headrace.engine.measure.node_probes import TrialSamples
-from headrace.engine.measure.node_watch import node_clock, unless_lost
+from headrace.engine.measure.node_watch import ClockWatch, machine_of
 from headrace.engine.measure.trial_meters import machines_of
 from headrace.errors import HeadraceError, Problem, describe
 from headrace.launchers import (
     Agent,
-    Clock,
-    Launcher,
     Launchers,
     NodesWanted,
     kinds,
@@ -29,9 +28,9 @@ from headrace.launchers import (
 )
 from headrace.launchers.remote.launcher import RemoteLauncher
 from headrace.probes import Watch
-from headrace.probes.sampler import Samples, Sampling
+from headrace.probes.sampler import SampleRows, Samples, Sampling
 from headrace.records.energy import ChannelEnergy
-from headrace.records.nodes import NodeEvent, NodeFacts
+from headrace.records.nodes import NodeFacts
 from headrace.records.trial_record import JsonObject
 from headrace.study.model import NamedPlugin
 from headrace.study.resolve import Resolved
@@ -126,16 +125,12 @@ def servers_of(
 
 def _wanted(options: ServerOptions, on: str) -> NodesWanted:
     kind, address = split_on(on)
-    part = _launcher(kind)
+    part = kinds()[kind]
     if (wrong := part.misread(address)) is not None:
         raise HeadraceError(f"server_agents: {wrong}")
     count = part.node_count(address) if issubclass(part, RemoteLauncher) else 0
     names = tuple(NodeSettings(f"server-{number}") for number in range(count))
     return NodesWanted(names, address=address, python=options.server_python or "")
-
-
-def _launcher(kind: str) -> type[Launcher]:
-    return kinds()[kind]
 
 
 # -- before anything starts --
@@ -170,7 +165,7 @@ def _problems(
     needed_by = f"target {name}"
     try:
         wanted = _wanted(options, options.server_agents or "")
-        part = _launcher(split_on(options.server_agents or "")[0])
+        part = kinds()[split_on(options.server_agents or "")[0]]
         if (lack := part.check(wanted)) is not None:
             return [Problem(lack[0], needed_by, _of_servers(lack[1]))]
         with (
@@ -223,16 +218,14 @@ class ServerWatch:
     """By server."""
     _kinds: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     _started: list[Agent] = field(default_factory=list[Agent])
-    _machines: dict[str, MachineFacts] = field(default_factory=dict[str, MachineFacts])
-    _before: dict[str, Clock] = field(default_factory=dict[str, Clock])
+    _machines: list[MachineFacts] = field(default_factory=list[MachineFacts])
+    _clocks: ClockWatch = field(default_factory=lambda: ClockWatch(()))
 
     def start(self, keep: Path) -> None:
         """Start the probes of each. Raises LauncherLostError for a server that is lost."""
         wanted = [kind for kind, part in probe_package.kinds().items() if part.default]
-        for agent in self.servers.agents:
-            self._machines[agent.name] = agent.machine()
-            agent.renew_clock()
-            self._before[agent.name] = agent.clock
+        self._machines = [agent.machine() for agent in self.servers.agents]
+        self._clocks = ClockWatch(self.servers.agents)
         for agent in self.servers.kernels():
             lacking = agent.lacking_probes(wanted)
             chosen = tuple(kind for kind in wanted if kind not in lacking)
@@ -256,17 +249,29 @@ class ServerWatch:
                 self.samples[agent.name] = Samples(failed=failed)
         self._started.clear()
 
+    def measure_clocks(self) -> None:
+        """Measure the clocks again, after the jobs."""
+        self._clocks.finish()
+
+    def drifts(self) -> dict[str, ClockDrift]:
+        """Return how the clocks drifted, by name of the server."""
+        names = self.servers.names
+        return {names[number]: drift for number, drift in self._clocks.drifts().items()}
+
     def put_into(self, found: TrialSamples, release_s: float) -> None:
         """Add the series, with the name of the server in each row, and what failed."""
+        made: dict[str, SampleRows] = {}
         by_name = {agent.name: agent for agent in self.servers.agents}
         for name, samples in self.samples.items():
             later_s = by_name[name].clock.engine_s(samples.started_s) - release_s
             for kind, rows in samples.series.items():
-                found.series.setdefault(SERIES + kind, []).extend(
+                made.setdefault(SERIES + kind, []).extend(
                     {**row, "node": name, "time_s": row["time_s"] + later_s} for row in rows
                 )
             for kind, error in samples.failed.items():
                 found.failed[f"{kind} on {name}"] = error
+        correct_series(made, self.drifts(), release_s)
+        found.series |= made
 
     def totals(self) -> dict[str, dict[str, JsonObject]]:
         """Return the totals of each server by kind of probe."""
@@ -278,29 +283,8 @@ class ServerWatch:
     def facts(self, release_s: float) -> tuple[NodeFacts, ...]:
         """Return what each server is and what happened to it, for the record."""
         return tuple(
-            self._facts(number, agent, release_s)
+            machine_of(number, agent, self._machines[number], self._clocks.clock(number), release_s)
             for number, agent in enumerate(self.servers.agents)
-        )
-
-    def _facts(self, number: int, agent: Agent, release_s: float) -> NodeFacts:
-        machine = self._machines.get(agent.name) or MachineFacts()
-        before = self._before.get(agent.name, agent.clock)
-        return NodeFacts(
-            number=number,
-            name=agent.name,
-            host=machine.host,
-            kernel=machine.kernel,
-            kernel_id=agent.kernel,
-            headrace=machine.headrace,
-            python=machine.python,
-            cpu_model=machine.cpu_model,
-            cpus=machine.cpus,
-            memory_bytes=machine.memory_bytes,
-            clock=node_clock(before, unless_lost(agent.measure_clock)),
-            events=tuple(
-                NodeEvent(what=each.what, at_s=each.at_s - release_s, cause=each.cause)
-                for each in agent.take_events()
-            ),
         )
 
 

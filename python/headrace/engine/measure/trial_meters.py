@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from headrace import meters as meter_package
 from headrace.engine.live import PowerLive
+from headrace.engine.measure.clock_drift import ClockDrift
 from headrace.engine.measure.cpu_load import CpuLoad
 from headrace.errors import HeadraceError, Problem, describe
 from headrace.launchers import Agent
@@ -92,9 +93,13 @@ class MeteredMachine:
                 self.error = describe(error)
 
     def take_logs(self) -> None:
-        """End the readings, and convert their times to the clock of this machine."""
+        """End the readings, and convert their times by the clock as it was before the jobs."""
         found = self.agent.meters.logs(LAST_READING_S)
-        self.logs = [log.shifted(self.agent.clock.offset_s) for log in found]
+        self.logs = [log.converted(self.agent.clock.engine_s) for log in found]
+
+    def correct(self, drift: ClockDrift) -> None:
+        """Correct the times of the readings by how the clock drifted while jobs ran."""
+        self.logs = [log.converted(drift.corrected) for log in self.logs]
 
 
 def machines_of(
@@ -197,11 +202,17 @@ class Metering:
         )
 
     def finish(
-        self, release_s: float, duration_s: float
+        self, release_s: float, duration_s: float, drifts: Mapping[str, ClockDrift]
     ) -> tuple[list[ChannelEnergy], dict[str, str]]:
-        """Return the energy of each channel, and the meters that failed."""
+        """Return the energy of each channel, and the meters that failed.
+
+        `drifts`: of the clocks of nodes and servers, by name.
+        """
         if not self.parts:
             return [], {}
+        for each in self._machines:
+            if (drift := drifts.get(each.agent.name)) is not None:
+                each.correct(drift)
         load = () if self._load is None else self._load.periods
         window = MeterWindow(release_s, release_s + duration_s, load)
         results, self.rows = self._sampler.results(window, self._idle)

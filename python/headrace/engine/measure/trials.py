@@ -7,6 +7,7 @@ import datetime
 import os
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from headrace.datasets import Data, OwnFiles
 from headrace.datasets.trees import first_cluster_events
 from headrace.engine import workload_of
 from headrace.engine.live import NodeLive, TrialLive
+from headrace.engine.measure.clock_drift import ClockDrift
 from headrace.engine.measure.drive_energy import attached_energy_j, energy_of
 from headrace.engine.measure.emulator_reports import emulator_reports
 from headrace.engine.measure.fault_injector import FaultInjector
@@ -37,10 +39,11 @@ from headrace.errors import HeadraceError, InterruptedRunError, UnsupportedLevel
 from headrace.launchers import Agent, LauncherLostError
 from headrace.plan.trial import Trial
 from headrace.probes import Watch
+from headrace.probes.sampler import SampleRows
 from headrace.records.energy import Energy
 from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
-from headrace.system.machine_use import combined_use
+from headrace.system.machine_use import MachineUse, combined_use
 from headrace.system.owned import OURS
 from headrace.workloads import Workload
 
@@ -386,27 +389,49 @@ class _TrialRun:
         outcome.samples = probes.finish()
         of_nodes = dict(outcome.samples.series)
         servers.finish()
-        servers.put_into(outcome.samples, outcome.pool.release_monotonic_s)
         metering.stop()
         services.finish(outcome.samples, outcome.pool.release_monotonic_s)
         outcome.emulators = emulator_reports(location)
-        outcome.energy = self._energy(energy_of(before_j, outcome.emulators), metering)
         outcome.injected = injector.finish()
-        # Last: asking each node for its clock takes time, which no probe or meter should see.
+        self._observe(nodes, servers, of_nodes, uses)
+        drives = energy_of(before_j, outcome.emulators)
+        drifts = {**nodes.drifts(), **servers.drifts()}
+        outcome.energy = self._energy(drives, metering, drifts)
+
+    def _observe(
+        self,
+        nodes: NodeWatch,
+        servers: ServerWatch,
+        of_nodes: Mapping[str, SampleRows],
+        uses: Mapping[str, MachineUse],
+    ) -> None:
+        """Measure clocks again, correct times by their drift, and take the facts of machines.
+
+        After all else: to ask each for its clock takes time, which no probe or meter should see.
+        `of_nodes`: series of the nodes' probes. `uses`: of the CPUs of each kernel.
+        """
+        outcome = self.outcome
+        if outcome.pool is None or outcome.samples is None:
+            return
+        release_s = outcome.pool.release_monotonic_s
         nodes.finish()
+        servers.measure_clocks()
         outcome.pool = nodes.corrected(outcome.pool, of_nodes, outcome.samples.started_s)
+        servers.put_into(outcome.samples, release_s)
         outcome.node_facts = nodes.facts(outcome.pool, uses)
         outcome.clocks_s = nodes.clocks_s
         outcome.server_totals = servers.totals()
-        outcome.server_facts = servers.facts(outcome.pool.release_monotonic_s)
+        outcome.server_facts = servers.facts(release_s)
 
-    def _energy(self, drives: Energy, metering: Metering) -> Energy:
+    def _energy(
+        self, drives: Energy, metering: Metering, drifts: Mapping[str, ClockDrift]
+    ) -> Energy:
         """Return the energy of the trial, `drives` being that of emulated drives."""
         prepared, pool, samples = self.prepared, self.outcome.pool, self.outcome.samples
         if pool is None or samples is None:
             return drives
         series, cpu = samples.series, samples.totals.get("cpu")
-        channels, failed = metering.finish(pool.release_monotonic_s, pool.last_done_s)
+        channels, failed = metering.finish(pool.release_monotonic_s, pool.last_done_s, drifts)
         if metering.rows:
             series["power"] = [{**row} for row in metering.rows]
         location, servers = prepared.location, prepared.servers
