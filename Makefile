@@ -1,5 +1,5 @@
 # Two commands for a newcomer: `make demo` and `make test`; each sets up what it needs first.
-.PHONY: setup setup-all demo test test-fast test-all check schema docs format bench wheel clean
+.PHONY: setup setup-all demo test test-fast test-all check schema docs format bench accuracy wheel clean
 SHELL := /bin/bash
 # Also where Python is told not to keep what it compiles: tests start it hundreds of times, and
 # pytest rewrites every test file.
@@ -80,6 +80,11 @@ format:
 bench: setup-all
 	scripts/setup-bench
 	for each in benchmarks/*.py; do echo "== $$each"; python $$each || exit 1; done
+
+# Models beside measurements: docs/accuracy.md. ONLY="disks depth" runs some; DATA=FOLDER has the
+# measurements that are too large for the repository.
+accuracy: setup-all
+	python benchmarks/accuracy $(ONLY) $(if $(DATA),--data "$(DATA)")
 
 # One wheel with everything in it, for machines without Rust (docs/install.md); it lies in dist/.
 wheel: setup-all
