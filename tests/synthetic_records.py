@@ -70,6 +70,8 @@ class Truth:
     """Number of a node, and the part of the ledger that adds this share to its jobs' time."""
     idle_node: int | None = None
     """Number of a node whose jobs process no event."""
+    first_job_has_events: bool = False
+    """Whether the events of all jobs are with the first, as those of a script on Dask."""
     node_sigma: float = 0.0
     """Of the logarithm of each node's time in each trial."""
     engine: Literal["measure", "simulate"] = "measure"
@@ -137,7 +139,7 @@ def _change_nodes(
     """Make the jobs of nodes as slow as the truth says."""
     factors = [math.exp(draws.gauss() * truth.node_sigma) for _ in range(nodes)]
     for job in jobs:
-        if job["node"] == truth.idle_node:
+        if job["node"] == truth.idle_node or (truth.first_job_has_events and job["job"]):
             job["events"] = 0
         own_s = job["wall_s"]
         more_s = {"wait_block": own_s * (factors[job["node"]] - 1)}

@@ -164,7 +164,8 @@ def test_a_model_is_validated_by_the_times_of_a_drive(tmp_path: Path) -> None:
 
     plot = tmp_path / "both.svg"
     itself = validated("sata-7200-500gb", "--plot", str(plot))
-    assert plot.read_text().startswith("<?xml")
+    drawn = plot.read_text()
+    assert drawn.startswith("<?xml") and "<dc:date>" not in drawn, "equal bytes for equal times"
     # Only the angle of the platter is unknown.
     assert itself["demerit_ns"] < 0.03 * itself["measured_mean_ns"]
     # With the angle at which it was measured, every request takes the same time.
@@ -205,6 +206,11 @@ def test_a_fit_that_does_not_meet_the_results_is_not_written(tmp_path: Path) -> 
     assert refused["rms_error"] > 0.25
     headrace(*words, str(fitted), "--force")
     assert entry("drives", str(fitted)).name == "fitted"
+    edited = fitted.read_text() + "# my own words\n"
+    fitted.write_text(edited)
+    again = headrace(*words, str(fitted), "--force", code=4)
+    assert "is there already" in again.stderr
+    assert fitted.read_text() == edited
 
 
 def test_a_trace_without_response_times_validates_nothing(tmp_path: Path) -> None:

@@ -97,6 +97,18 @@ def test_jobs_without_events_are_compared_by_job(tmp_path: Path) -> None:
     assert [node.name for node in cell.nodes if node.is_slow] == ["node-0"]
 
 
+def test_a_script_whose_events_are_with_the_first_job_is_compared_by_job(tmp_path: Path) -> None:
+    """Else its own node alone would have a rate, and no other could be called slow."""
+    truth = Truth(cores=32, slow_node=(2, "wait_block", 0.5), first_job_has_events=True)
+    findings = found(tmp_path / "r", truth, nodes=3)
+    (cell,) = findings.nodes
+    assert cell.per == "job"
+    assert [node.name for node in cell.nodes if node.is_slow] == ["node-2"]
+    (shown,) = tables(findings)
+    assert shown["rate"].startswith("Jobs")
+    assert "0" not in [row["rate"] for row in shown["rows"]]
+
+
 def test_a_node_without_events_does_not_change_what_the_others_are_compared_by(
     tmp_path: Path,
 ) -> None:

@@ -1,7 +1,8 @@
 """Nodes of a cell compared with each other, from the records: which was slow, and why. Pure.
 
-A node's time per event (per job, where jobs have no events) is compared with the median of the
-other nodes in the same trial, so that what all nodes share, such as a server, cancels out.
+A node's time per event is compared with the median of the other nodes in the same trial, so that
+what all nodes share, such as a server, cancels out. It is the time per job where jobs have no
+events, and where one job has those of all, as with the workload `dask`.
 """
 
 from __future__ import annotations
@@ -43,8 +44,14 @@ class _Trial:
     facts: dict[int, NodeFacts]
     metered_w: dict[str, float]
     """Mean power by name of the node, of those with meters of their own."""
+    jobs_with_events: int
     per_job: bool = False
     """Whether work is counted in jobs; in events otherwise."""
+
+    @property
+    def events_by_job(self) -> bool:
+        """Whether events say what each job did: one job of several may have those of all."""
+        return self.jobs_with_events > 1 or 0 < self.jobs_with_events == int(self.good.sum())
 
     @cached_property
     def work(self) -> np.ndarray:
@@ -85,7 +92,7 @@ def nodes_of_cells(records: Records, confidence: float) -> tuple[NodesOfCell, ..
 def _cell(records: Records, rows: Sequence[TrialRow], confidence: float) -> NodesOfCell:
     first = rows[0]
     trials = [_trial(records, row["id"]) for row in rows]
-    per_job = not any(trial.sums["events"].any() for trial in trials)
+    per_job = not any(trial.events_by_job for trial in trials)
     trials = [replace(trial, per_job=per_job) for trial in trials]
     numbers = sorted({int(number) for trial in trials for number in trial.numbers})
     # The slowest of all is looked for: all intervals hold at once (Bonferroni).
@@ -105,7 +112,8 @@ def _cell(records: Records, rows: Sequence[TrialRow], confidence: float) -> Node
 def _trial(records: Records, trial: str) -> _Trial:
     jobs: Any = records.trial_jobs(trial, _COLUMNS)
     counted: Any = jobs.groupby("node").size()
-    good: Any = jobs[jobs["exit"] == "ok"].groupby("node")
+    ended_well: Any = jobs[jobs["exit"] == "ok"]
+    good: Any = ended_well.groupby("node")
     sums: Any = good[_SUMMED].sum().reindex(counted.index, fill_value=0)
     first_start: Any = jobs.groupby(["node", "slot"])["start_s"].min().groupby("node").max()
     record = records.trial_record(trial)
@@ -119,6 +127,7 @@ def _trial(records: Records, trial: str) -> _Trial:
         start_s=first_start.to_numpy(),
         facts={each.number: each for each in record.node_facts},
         metered_w={name: _over(joules, record.last_done_s) for name, joules in metered_j.items()},
+        jobs_with_events=int((ended_well["events"] > 0).sum()),
     )
 
 

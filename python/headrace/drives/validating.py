@@ -199,4 +199,5 @@ def save_distributions(validation: Validation, path: Path) -> None:
         axes.set_title(f"{validation.drive}: demerit {validation.demerit_ns / 1e6:.3f} ms")
         axes.legend()
         axes.grid(alpha=0.3)
-        figure.savefig(path, dpi=150)
+        without_date = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix)
+        figure.savefig(path, dpi=150, metadata=without_date)

@@ -23,10 +23,10 @@ from headrace.workloads import JobInput, JobOutput, JobResults, Workload, Worklo
 from headrace.workloads.programs.environment import users_environment
 from headrace.workloads.programs.files import files_that_fit
 from headrace.workloads.programs.lacking import lack_of
-from headrace.workloads.programs.output import events_in, pattern_checked, shorten
+from headrace.workloads.programs.options import ProgramOptions
+from headrace.workloads.programs.output import events_in, shorten
 from headrace.workloads.programs.placeholders import (
     STUDY,
-    anchored,
     check_placeholders,
     fill,
     placeholders_in,
@@ -36,7 +36,7 @@ _OF_A_JOB = ("file", "directory", "scratch", "slot", "seed")
 PLACEHOLDERS = (*_OF_A_JOB, STUDY)
 
 
-class CommandOptions(WorkloadOptions):
+class CommandOptions(ProgramOptions):
     """Fields of `[workload.NAME]` with `kind = "command"`."""
 
     command: tuple[str, ...] = Field(
@@ -46,38 +46,10 @@ class CommandOptions(WorkloadOptions):
         "started), {slot}, {seed} and {study} (the study file's folder) are filled in",
         examples=[["root", "-b", "-q", 'macro.C("{file}")']],
     )
-    files: str | None = Field(
-        None,
-        min_length=1,
-        description="input files, one a job, in turn: a pattern below the target's directory, or a "
-        "full path with * and **",
-        examples=["nano/*.root"],
-    )
-    data: DatasetSpec | None = Field(
-        None, description="a generated data set instead of files of one's own"
-    )
-    events: int | None = Field(
-        None, ge=0, description="events that one job processes, when the number is known"
-    )
-    events_pattern: str | None = Field(
-        None,
-        description="regular expression on a line of the program's output: the number in its first "
-        "group, of the last line that fits, is the job's events; without a group, every line "
-        "that fits is an event",
-        examples=["processed (\\d+) events"],
-    )
     environment: dict[str, str] = Field(
         default_factory=dict[str, str],
         description="environment variables for the program; placeholders as in `command`",
     )
-
-    @classmethod
-    def anchored(cls, written: dict[str, object], base: Path) -> dict[str, object]:
-        """Return the table with {study} filled in, and `./run.sh` as an absolute path.
-
-        Called before validation, with the folder of the study file.
-        """
-        return anchored(written, base)
 
     @field_validator("command")
     @classmethod
@@ -85,17 +57,8 @@ class CommandOptions(WorkloadOptions):
         check_placeholders(command, PLACEHOLDERS)
         return command
 
-    @field_validator("events_pattern")
-    @classmethod
-    def _is_a_pattern(cls, pattern: str | None) -> str | None:
-        return pattern_checked(pattern)
-
     @model_validator(mode="after")
     def _consistent(self) -> CommandOptions:
-        if self.files is not None and self.data is not None:
-            raise ValueError("files and data exclude each other")
-        if self.events is not None and self.events_pattern is not None:
-            raise ValueError("events and events_pattern exclude each other")
         if (
             self.files is None
             and self.data is None

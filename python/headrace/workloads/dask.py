@@ -8,13 +8,8 @@ The ledger of a job is that of its worker alone.
 from __future__ import annotations
 
 import os
-import re
 import select
-import shutil
-import subprocess
-import sys
 import time
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,11 +17,12 @@ from pydantic import Field, field_validator, model_validator
 from typing_extensions import override
 
 from headrace.datasets import DatasetSpec, estimated_bytes
-from headrace.errors import HeadraceError, Problem, describe
+from headrace.errors import HeadraceError, Problem
 from headrace.system.accounting import io_counts, process_use
 from headrace.system.children import Child, orphans_adopted
 from headrace.units import Bytes
 from headrace.workloads import JobInput, JobOutput, JobResults, Workload, WorkloadOptions
+from headrace.workloads.dask_cluster.interpreter import interpreter_of, lack_of_dask
 from headrace.workloads.dask_cluster.processes import (
     ADDRESS,
     Scheduler,
@@ -36,11 +32,11 @@ from headrace.workloads.dask_cluster.processes import (
 )
 from headrace.workloads.programs.environment import users_environment
 from headrace.workloads.programs.files import files_that_fit
-from headrace.workloads.programs.lacking import first_line, lack_of
-from headrace.workloads.programs.output import events_in, pattern_checked, shorten
+from headrace.workloads.programs.lacking import lack_of
+from headrace.workloads.programs.options import ProgramOptions
+from headrace.workloads.programs.output import events_in, shorten
 from headrace.workloads.programs.placeholders import (
     STUDY,
-    anchored,
     check_placeholders,
     fill,
     placeholders_in,
@@ -51,12 +47,10 @@ _FILES = "files"
 _LIST = "filelist"
 _OF_A_JOB = ("scheduler", "workers", _LIST, "directory", "scratch", "seed")
 PLACEHOLDERS = (_FILES, *_OF_A_JOB, STUDY)
-_PYTHON = re.compile(r"python[0-9.]*")
 _LOOK_S = 0.05
-_ASK_S = 60
 
 
-class DaskOptions(WorkloadOptions):
+class DaskOptions(ProgramOptions):
     """Fields of `[workload.NAME]` with `kind = "dask"`."""
 
     command: tuple[str, ...] = Field(
@@ -85,24 +79,6 @@ class DaskOptions(WorkloadOptions):
         "several machines; loopback when not given",
         examples=["ib0"],
     )
-    files: str | None = Field(
-        None,
-        min_length=1,
-        description="input files of the script: a pattern below the target's directory, or a full "
-        "path with * and **",
-        examples=["nano/*.root"],
-    )
-    data: DatasetSpec | None = Field(
-        None, description="a generated data set instead of files of one's own"
-    )
-    events: int | None = Field(
-        None, ge=0, description="events that the script processes, when the number is known"
-    )
-    events_pattern: str | None = Field(
-        None,
-        description="regular expression on a line of the script's output, as of `command`",
-        examples=["processed (\\d+) events"],
-    )
     environment: dict[str, str] = Field(
         default_factory=dict[str, str],
         description="environment variables for script, scheduler and workers; {study} is filled in",
@@ -117,7 +93,7 @@ class DaskOptions(WorkloadOptions):
         python = written.get("python")
         if isinstance(python, str) and "/" in python:
             written = {**written, "python": str(base / with_study(python, base))}
-        return anchored(written, base)
+        return super().anchored(written, base)
 
     @field_validator("command")
     @classmethod
@@ -130,17 +106,8 @@ class DaskOptions(WorkloadOptions):
                 )
         return command
 
-    @field_validator("events_pattern")
-    @classmethod
-    def _is_a_pattern(cls, pattern: str | None) -> str | None:
-        return pattern_checked(pattern)
-
     @model_validator(mode="after")
     def _consistent(self) -> DaskOptions:
-        if self.files is not None and self.data is not None:
-            raise ValueError("files and data exclude each other")
-        if self.events is not None and self.events_pattern is not None:
-            raise ValueError("events and events_pattern exclude each other")
         named = [word for text in self.command for word in placeholders_in(text, (_FILES, _LIST))]
         if named and self.files is None and self.data is None:
             raise ValueError(f"the command names {{{named[0]}}}: files or data must say which")
@@ -173,7 +140,7 @@ class DaskScript(Workload):
         if (missing := lack_of(program, self.options.environment)) is not None:
             return [Problem(missing[0], needed_by, missing[1])]
         python = self.python
-        if (lack := _lack_of(python, tuple(self.options.environment.items()))) is None:
+        if (lack := lack_of_dask(python, tuple(self.options.environment.items()))) is None:
             return []
         remedy = f"install distributed there, or name another Python: [{needed_by}] python"
         return [Problem(f"{python} has no Dask for workers: {lack}", needed_by, remedy)]
@@ -324,7 +291,7 @@ class DaskScript(Workload):
     @property
     def python(self) -> str:
         """The Python of scheduler and workers."""
-        return self.options.python or _interpreter(
+        return self.options.python or interpreter_of(
             self.options.command[0], self.options.environment
         )
 
@@ -360,37 +327,3 @@ def _cpu_s(pid: int) -> float:
 def _log(job: JobInput, what: str, ending: str = "log") -> Path:
     """Return the file for what a process prints; programs run elsewhere, so it is absolute."""
     return (job.keep or job.scratch).absolute() / f"{what}-{job.scratch.name}.{ending}"
-
-
-def _interpreter(program: str, environment: dict[str, str]) -> str:
-    """Return the Python that runs a program: itself, or what its first line names."""
-    if _PYTHON.fullmatch(Path(program).name):
-        return program
-    words = first_line(program, environment)
-    if words and Path(words[0]).name == "env":
-        words = [word for word in words[1:] if not word.startswith("-")]
-    if words and _PYTHON.fullmatch(Path(words[0]).name):
-        return words[0]
-    return sys.executable
-
-
-@cache
-def _lack_of(python: str, variables: tuple[tuple[str, str], ...]) -> str | None:
-    """Return why a Python cannot run workers of Dask with these variables; None when it can."""
-    environment = {**users_environment(), **dict(variables)}
-    program = shutil.which(python, path=environment.get("PATH"))
-    if program is None:
-        return "it is not there, or may not be run"
-    words = [program, "-c", "import distributed"]
-    try:
-        done = subprocess.run(
-            words,
-            capture_output=True,
-            text=True,
-            timeout=_ASK_S,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return describe(error)
-    return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it fails"])[-1]

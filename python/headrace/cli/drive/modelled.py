@@ -262,7 +262,8 @@ def fit(
         list[Path], typer.Argument(help="results of fio --output-format=json on the real drive")
     ],
     output: Annotated[
-        Path | None, typer.Option("--out", help="the fitted drive; NAME-fitted.toml when not given")
+        Path | None,
+        typer.Option("--out", help="new file for the fitted drive; NAME-fitted.toml if not given"),
     ] = None,
     runtime: Annotated[str, typer.Option(help="virtual time each load is run for")] = "4",
     error_limit: Annotated[
@@ -280,15 +281,17 @@ def fit(
     from headrace.catalog import entry
     from headrace.drives import fit_drive, parse_fio_seconds
     from headrace.drives.fitted_file import write_fitted
+    from headrace.records.place import check_new_file
 
     found = entry("drives", drive)
+    path = output or Path(f"{found.name}-fitted.toml")
+    check_new_file(path, "--out")  # before the fit, which takes minutes
     made = fit_drive(
         found,
         results,
         runtime_s=_given("--runtime", runtime, parse_fio_seconds),
         progress=lambda text: err.print(text, style="dim"),
     )
-    path = output or Path(f"{found.name}-fitted.toml")
     written = force or made.rms_error <= error_limit
     if written:
         write_fitted(found, made, results, path)
