@@ -143,6 +143,22 @@ def test_packets_have_a_local_share_and_a_tail(tmp_path: Path) -> None:
     assert found["packet_tail_s"] == 0.0
 
 
+def test_an_xcache_has_a_share_of_hits_and_a_rate_from_its_upstream(tmp_path: Path) -> None:
+    results = write_results(tmp_path / "r", plan_of(CELLS[:1], 1), Truth())
+    values = json.loads(next(results.glob("trials/*/trial.json")).read_text())
+    reads = {"service": "store", "read_bytes": 60, "hit_bytes": 30, "missed_bytes": 10}
+    services = [{"name": "xcache", "upstream": reads}, {"name": "store"}]
+    values |= {"duration_s": 2.0, "probes": {"services": services}}
+    found = values_of(decode(json.dumps(values).encode()))
+    assert (found["cache_hit_share"], found["upstream_bytes_per_s"]) == (0.75, 30.0)
+    # A gateway has its memory only, and nobody counts what was in it.
+    reads |= {"hit_bytes": 0, "missed_bytes": 0}
+    found = values_of(decode(json.dumps(values).encode()))
+    assert "cache_hit_share" not in found and found["upstream_bytes_per_s"] == 30.0
+    values |= {"probes": {"services": services[1:]}}
+    assert "upstream_bytes_per_s" not in values_of(decode(json.dumps(values).encode()))
+
+
 @pytest.mark.parametrize(
     "name", [name for name, metric in registered().items() if metric.value is not None]
 )

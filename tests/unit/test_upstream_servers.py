@@ -93,6 +93,12 @@ def test_the_second_reading_is_served_by_the_front_server(target: str) -> None:
     # 80 Mb/s lie between both; the direct target passes them twice.
     assert FILE_BYTES / first < 10e6
     assert FILE_BYTES / second > 100e6
+    reads = front["upstream"]
+    assert (reads["service"], reads["read_bytes"]) == (behind["name"], FILE_BYTES)
+    # Fetched ahead: 2 blocks of 256 KiB of every second request of 1 MiB and more are there.
+    had = (2 if target == "xcache" else 0) * FILE_BYTES
+    assert reads["hit_bytes"] + reads["missed_bytes"] == had
+    assert reads["hit_bytes"] >= had / 2
     direct = read_twice("direct")
     assert all(FILE_BYTES / (job["end_ns"] - job["start_ns"]) < 10e-3 for job in direct["jobs"])
 

@@ -120,6 +120,19 @@ impl BlockCache {
         blocks.is_some_and(|blocks| blocks.iter().all(|&block| block == Block::Present))
     }
 
+    /// Return how many bytes of a range are in blocks that are present.
+    pub fn present_bytes(&self, file: u32, offset: u64, length: u64) -> u64 {
+        let Some(cached) = self.files.get(&file) else { return 0 };
+        let end = offset + length;
+        self.blocks_of(offset, length)
+            .filter(|&number| cached.blocks.get(number) == Some(&Block::Present))
+            .map(|number| {
+                let start = number as u64 * self.block_bytes;
+                (start + self.block_bytes).min(end) - start.max(offset)
+            })
+            .sum()
+    }
+
     /// Note the use of a file.
     pub fn touch(&mut self, file: u32, now: Nanos) {
         if let Some(cached) = self.files.get_mut(&file) {
@@ -232,6 +245,9 @@ mod tests {
         let fetched = cache.fetched(7, &(0..3 * BLOCK), false).unwrap();
         assert_eq!((fetched.instance, fetched.waiting), (Id::at(1), vec![Id::at(42)]));
         assert!(cache.holds(7, 100, 2 * BLOCK) && !cache.holds(7, BLOCK, 3 * BLOCK));
+        assert_eq!(cache.present_bytes(7, 100, 10), 10);
+        assert_eq!(cache.present_bytes(7, 2 * BLOCK + 1, 2 * BLOCK), BLOCK - 1);
+        assert_eq!(cache.present_bytes(8, 0, BLOCK), 0);
         assert_eq!(cache.kept_bytes(), 4 * BLOCK);
     }
 

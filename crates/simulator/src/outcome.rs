@@ -233,6 +233,21 @@ pub struct ServiceOutcome {
     pub stored_bytes: Vec<u64>,
     /// Requests that used another replica, or had to wait, because a server was down.
     pub failed_over: u64,
+    /// What its data servers had of the files of their upstream, if they have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<UpstreamOutcome>,
+}
+
+/// Reads of a service before another one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpstreamOutcome {
+    /// The service that its data servers are clients of, and the bytes read from there.
+    pub service: String,
+    pub read_bytes: u64,
+    /// Bytes of reads that were in blocks of the cache when their request was served, and the rest
+    /// of these reads (`B_hit` and `B_missed` of XrdPfc). Both 0 without a cache.
+    pub hit_bytes: u64,
+    pub missed_bytes: u64,
 }
 
 /// Energy of the run in joules.

@@ -208,12 +208,19 @@ impl World<'_> {
     }
 
     fn service_outcomes(&mut self) -> Vec<ServiceOutcome> {
+        // Requests of a server to the upstream are reads of the upstream; clients of its own have
+        // another service.
+        let read_bytes: Vec<u64> =
+            self.services.iter().map(|service| service.totals.outcome.read_bytes).collect();
         self.services
             .iter_mut()
             .zip(&self.scenario.services)
             .map(|(service, spec)| {
                 let mut outcome = std::mem::take(&mut service.totals.outcome);
                 outcome.name.clone_from(&spec.name);
+                if let Some((upstream, number)) = outcome.upstream.as_mut().zip(service.upstream) {
+                    upstream.read_bytes = read_bytes[number as usize];
+                }
                 outcome.latency_ns_mean = service.totals.latency.mean_ns();
                 outcome.latency_ns_p99 = service.totals.latency.quantile_ns(0.99);
                 outcome.stored_bytes = service.targets.iter().map(|t| t.stored_bytes).collect();

@@ -147,6 +147,9 @@ impl World<'_> {
             return;
         }
         self.rpcs[rpc].stage = Stage::Storing;
+        if self.services[self.rpcs[rpc].service as usize].upstream.is_some() {
+            self.count_cached(rpc);
+        }
         self.store_request(rpc);
     }
 

@@ -47,6 +47,20 @@ impl World<'_> {
         }
     }
 
+    /// Count the bytes of a read that are in the cache of its server, and those that are not.
+    pub(super) fn count_cached(&mut self, rpc: RpcId) {
+        let r = self.rpcs[rpc];
+        if r.kind != RpcKind::Read {
+            return;
+        }
+        let Some(cache) = self.block_cache(r.service, r.target) else { return };
+        let hit_bytes = cache.present_bytes(r.file, r.offset, r.bytes);
+        if let Some(upstream) = &mut self.services[r.service as usize].totals.outcome.upstream {
+            upstream.hit_bytes += hit_bytes;
+            upstream.missed_bytes += r.bytes - hit_bytes;
+        }
+    }
+
     /// Read from the cache; if blocks are missing, fetch them first. Return false if the cache has
     /// no room for them.
     fn read_cached(&mut self, rpc: RpcId) -> bool {

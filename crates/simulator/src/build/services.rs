@@ -9,10 +9,21 @@ use headrace_model::slots::Id;
 
 use crate::block_cache::BlockCache;
 use crate::layout::Layout;
+use crate::outcome::UpstreamOutcome;
 use crate::remote::{Backend, Service, ServiceTotals, Target};
 use crate::scenario::{BackendSpec, ClientReadAhead, ServiceSpec};
 use crate::storage::page_end;
 use crate::world::{Mounted, World};
+
+/// Return totals of nothing yet, with those of an upstream if the service has one.
+fn totals(spec: &ServiceSpec) -> ServiceTotals {
+    let mut totals = ServiceTotals::default();
+    totals.outcome.upstream = spec.upstream().map(|service| UpstreamOutcome {
+        service: service.to_owned(),
+        ..UpstreamOutcome::default()
+    });
+    totals
+}
 
 impl World<'_> {
     pub(super) fn add_services(&mut self) {
@@ -45,7 +56,7 @@ impl World<'_> {
                 made: 0,
                 channels: Vec::new(),
                 parked: Vec::new(),
-                totals: ServiceTotals::default(),
+                totals: totals(spec),
                 settled,
             };
             self.services.push(service);

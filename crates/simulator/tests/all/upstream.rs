@@ -71,6 +71,11 @@ fn the_second_reading_is_served_by_the_front_server() {
         let outcome = simulated(&before(front.clone(), "xrootd"));
         let (site, remote) = (&outcome.services[0], &outcome.services[1]);
         assert_eq!((site.read_bytes, remote.read_bytes), (2 * FILE_BYTES, FILE_BYTES), "{front}");
+        let upstream = site.upstream.as_ref().unwrap();
+        assert_eq!((upstream.service.as_str(), upstream.read_bytes), ("remote", FILE_BYTES));
+        let cached = if front == gateway() { 0 } else { FILE_BYTES };
+        assert_eq!((upstream.hit_bytes, upstream.missed_bytes), (cached, cached), "{front}");
+        assert_eq!(remote.upstream, None);
         let (first, second) = (&outcome.jobs[0], &outcome.jobs[1]);
         assert!(second.wall_ns() < first.wall_ns(), "{front}");
         assert!(first.bytes.device_bytes >= FILE_BYTES && second.bytes.device_bytes == 0);

@@ -117,6 +117,15 @@ class SimulatedDrive(TypedDict):
     series: DriveSeries
 
 
+class UpstreamReads(TypedDict):
+    """Reads of a service before another one: what came from there, and from the cache."""
+
+    service: str
+    read_bytes: int
+    hit_bytes: int
+    missed_bytes: int
+
+
 class SimulatedService(TypedDict):
     """One file service."""
 
@@ -130,6 +139,7 @@ class SimulatedService(TypedDict):
     latency_ns_p99: float
     stored_bytes: list[int]
     failed_over: int
+    upstream: NotRequired[UpstreamReads]
 
 
 class EnergyParts(TypedDict):
