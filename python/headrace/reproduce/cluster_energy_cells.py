@@ -15,6 +15,8 @@ CORES = 4
 DRIVE = {"hdd": "wd-wd3200bekt", "ssd": "corsair-f40"}
 FILESYSTEMS = ("ext3", "ext4", "xfs")
 SCHEDULERS = ("noop", "anticipatory", "deadline", "cfq")
+# The thesis ran Linux 2.6.18.
+LEVEL_OF_SCHEDULER = {"cfq": "cfq-2.6.18"}
 SCHEMES = ("local", "nas", "glusterfs")
 TARGET = {"local": "local", "nas": "nas", "glusterfs": "gluster"}
 # The file-system tables of the thesis were measured with each scheme's best scheduler, the
@@ -55,7 +57,7 @@ def combined(
         target=TARGET[scheme],
         drive=DRIVE[drive],
         filesystem=filesystem,
-        scheduler=scheduler,
+        scheduler=LEVEL_OF_SCHEDULER.get(scheduler, scheduler),
         slots=slots,
     )
 

@@ -14,7 +14,15 @@ from headrace.targets.server_options import ServerOptions
 from headrace.units import MOST_DRIVES, MOST_HOSTS, Bytes
 
 Scheduler = Literal[
-    "noop", "none", "deadline", "mq-deadline", "anticipatory", "cfq", "bfq", "kyber"
+    "noop",
+    "none",
+    "deadline",
+    "mq-deadline",
+    "anticipatory",
+    "cfq",
+    "cfq-2.6.18",
+    "bfq",
+    "kyber",
 ]
 FRESH = ("ext3", "ext4", "xfs", "btrfs")
 """Filesystems as mkfs creates them; others are entries of the catalog."""

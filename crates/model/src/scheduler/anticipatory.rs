@@ -33,9 +33,10 @@ impl Default for AnticipatoryTunables {
     }
 }
 
-/// Maximum backward distance of the elevator in sectors (1 MiB), at twice the cost of a forward
-/// distance.
-const MAX_BACK_SECTORS: u64 = 2048;
+/// Maximum backward distance of the elevator in sectors (`MAXBACK`, 512 MiB), at twice the cost of
+/// a forward distance.
+const MAX_BACK_SECTORS: u64 = 1024 * 1024;
+const BACK_PENALTY: u64 = 2;
 
 /// Maximum think time of a sample (`MAX_THINKTIME`, HZ/50).
 const MAX_THINK_NS: u64 = 20_000_000;
@@ -50,6 +51,8 @@ pub(super) struct Anticipatory {
     fifo: [Fifo; 2],
     position: [u64; 2],
     direction: usize,
+    /// When the expiry times of a direction were last checked.
+    checked: [Nanos; 2],
     batch_ends: Nanos,
     habits: SharedHabits,
     /// The process whose next read is awaited, and the end of the wait (`None`: its last read is
@@ -65,6 +68,7 @@ impl Anticipatory {
             fifo: Default::default(),
             position: [0; 2],
             direction: 0,
+            checked: [0; 2],
             batch_ends: 0,
             habits: SharedHabits::default(),
             awaited: None,
@@ -76,23 +80,22 @@ impl Anticipatory {
         self.habits = habits.clone();
     }
 
-    /// Return the nearest request of a direction: forward, or a short distance back.
+    /// Return the nearest request of a direction.
     fn nearest(&self, direction: usize, table: &Requests) -> Option<u32> {
-        let sorted = &self.sorted[direction];
         let position = self.position[direction];
-        let forward = sorted.at_or_after(position);
-        let back =
-            sorted.before(position).filter(|&i| position - table.get(i).sector <= MAX_BACK_SECTORS);
-        match (forward, back) {
-            (Some(f), Some(b)) => {
-                let ahead = table.get(f).sector - position;
-                let behind = 2 * (position - table.get(b).sector);
-                Some(if ahead <= behind { f } else { b })
-            }
-            (Some(f), None) => Some(f),
-            (None, Some(b)) => Some(b),
-            (None, None) => sorted.first(),
+        self.sorted[direction].nearest(position, MAX_BACK_SECTORS, BACK_PENALTY, table)
+    }
+
+    /// Return whether the oldest request of a direction must be served first. Expiry times are
+    /// checked once per expiry interval: served whenever they have passed, a long queue would be
+    /// served in order of arrival (`as_fifo_expired`).
+    fn expired(&mut self, now: Nanos, direction: usize, expiry: Nanos) -> bool {
+        let every = [self.tunables.read_expire_ns, self.tunables.write_expire_ns][direction];
+        if now.saturating_sub(self.checked[direction]) < every {
+            return false;
         }
+        self.checked[direction] = now;
+        expiry < now
     }
 
     /// Return whether to stop waiting for the awaited process and serve `candidate`.
@@ -185,7 +188,7 @@ impl Elevator for Anticipatory {
         let (expiry, oldest) =
             self.fifo[direction].oldest(table).expect("the direction holds requests");
         let Some(nearest) = self.nearest(direction, table) else { return Choice::Empty };
-        if expiry <= now {
+        if self.expired(now, direction, expiry) {
             return self.take(now, direction, oldest, table);
         }
         let mut index = nearest;

@@ -1,6 +1,11 @@
-//! cfq: one queue per process for synchronous requests, one for asynchronous requests, time slices
-//! in turn, and idling at the end of a slice in case the process has more. After
-//! `block/cfq-iosched.c` (2.6.18 to 4.x), without cgroups.
+//! cfq as Linux 2.6.39 to 4.20 had it. After `block/cfq-iosched.c`, without cgroups, I/O priorities
+//! and queues merged because their processes read near each other.
+//!
+//! Each process has a queue for synchronous requests; asynchronous ones share a queue. The queues
+//! are in three service trees: those that the drive idles for, those that it does not idle for
+//! (processes that seek or think long), and the asynchronous one. A tree is served for a share of
+//! the target latency. The drive idles for the last queue of the second tree as well, so that a
+//! lone process that seeks keeps its share; it never idles on an SSD with a command queue.
 
 use std::collections::VecDeque;
 
@@ -8,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::elevator::{Choice, Elevator};
 use super::requests::{Fifo, Queued, Requests, Sorted};
-use super::thinking::Processes;
+use super::thinking::{DriveQueue, Processes, SeekHistory, ThinkTime};
 use crate::request::Nanos;
 
 /// Tunables with their sysfs names, in nanoseconds.
@@ -17,29 +22,17 @@ use crate::request::Nanos;
 pub struct CfqTunables {
     pub slice_sync_ns: u64,
     pub slice_async_ns: u64,
-    /// Requests of the asynchronous queue per slice.
+    /// Requests of the asynchronous queue per slice: 8 times this (`cfq_prio_to_maxrq`).
     pub slice_async_rq: u32,
     pub slice_idle_ns: u64,
-    /// Idle time for a seeking process.
-    pub slice_idle_seeky_ns: u64,
     pub fifo_expire_sync_ns: u64,
     pub fifo_expire_async_ns: u64,
     pub back_seek_max_sectors: u64,
     pub back_seek_penalty: u64,
     /// Maximum number of requests of one queue in the drive.
     pub quantum: u32,
-    /// Mean distance beyond which a process counts as seeking (`CIC_SEEKY`: 64 MiB to 2.6.28, 4 MiB
-    /// to 2.6.32).
-    pub seeky_sectors: u64,
-    /// A drive that held more requests than this at once has a command queue: from then on there is
-    /// no idling for a seeking process (`hw_tag`).
-    pub queues_beyond: u32,
-    /// Restart the idle time of the active process when a request of another process arrives, no
-    /// request waits, and the drive is kept for the active process although it has no requests.
-    /// Every switch between processes then costs an idle period, no matter how long ago the last
-    /// request was. Kernels up to 2.6.20: `cfq_select_queue` restarts the timer, and
-    /// `cfq_idle_slice_timer` ends a slice only if another process waits.
-    pub pauses_anew: bool,
+    /// Time in which every queue gets a slice, if possible.
+    pub target_latency_ns: u64,
 }
 
 impl Default for CfqTunables {
@@ -49,58 +42,119 @@ impl Default for CfqTunables {
             slice_async_ns: 40_000_000,
             slice_async_rq: 2,
             slice_idle_ns: 8_000_000,
-            slice_idle_seeky_ns: 2_000_000,
             fifo_expire_sync_ns: 125_000_000,
             fifo_expire_async_ns: 250_000_000,
             back_seek_max_sectors: 32_768,
             back_seek_penalty: 2,
             quantum: 8,
-            seeky_sectors: 128 * 1024,
-            queues_beyond: 4,
-            pauses_anew: true,
+            target_latency_ns: 300_000_000,
         }
     }
 }
 
-#[derive(Debug, Default)]
+/// Distance from which a request is a seek (`CFQQ_SEEK_THR`); on an SSD, the size below which it
+/// counts as one (`CFQQ_SECT_THR_NONROT`).
+const SEEK_SECTORS: u64 = 800;
+const SMALL_SECTORS: u64 = 64;
+
+/// A queue is seeky with more seeks than this among its last 32 requests (`CFQQ_SEEKY`).
+const SEEKS_OF_32: u32 = 4;
+
+/// Requests that wait in one queue from which it is worth idling for although it seeks.
+const DEEP: usize = 4;
+
+/// Distance from the head within which a request need not wait for the awaited process
+/// (`CFQQ_CLOSE_THR`).
+const CLOSE_SECTORS: u64 = 8192;
+
+/// Requests in the drive from which it has a command queue (`CFQ_HW_QUEUE_MIN`).
+const DRIVE_QUEUE_MIN: u32 = 5;
+
+/// Service trees.
+const IDLING: usize = 0;
+const NO_IDLING: usize = 1;
+const ASYNC: usize = 2;
+
+#[derive(Debug)]
 struct ProcessQueue {
     sorted: Sorted,
     fifo: Fifo,
     in_drive: u32,
-    listed: bool,
+    seeks: SeekHistory,
+    /// It had several requests waiting at once.
+    deep: bool,
+    /// The drive idles for it (`idle_window`).
+    awaited: bool,
+    /// When it entered its tree, while it waits there.
+    listed: Option<u64>,
+    tree: usize,
+}
+
+impl ProcessQueue {
+    fn new(sync: bool) -> Self {
+        ProcessQueue {
+            sorted: Sorted::default(),
+            fifo: Fifo::default(),
+            in_drive: 0,
+            seeks: SeekHistory::default(),
+            deep: false,
+            awaited: sync,
+            listed: None,
+            tree: ASYNC,
+        }
+    }
+}
+
+/// The queue that is served.
+#[derive(Debug)]
+struct Active {
+    queue: u32,
+    since: Nanos,
+    /// `None` until its first completion, so that the initial seek is not charged.
+    ends: Option<Nanos>,
+    idle_until: Option<Nanos>,
+    sent: u32,
 }
 
 #[derive(Debug)]
 pub(super) struct Cfq {
     tunables: CfqTunables,
+    rotational: bool,
     /// Queue 0 is asynchronous; process p has queue p + 1.
     queues: Vec<ProcessQueue>,
-    /// Queues with requests, in round-robin order.
-    turn: VecDeque<u32>,
-    active: Option<u32>,
-    slice_ends: Option<Nanos>,
-    idle_until: Option<Nanos>,
-    sent_in_slice: u32,
+    trees: [VecDeque<u32>; 3],
+    tree_think: [ThinkTime; 3],
+    serving: usize,
+    tree_ends: Nanos,
+    active: Option<Active>,
+    listings: u64,
     sync_in_drive: u32,
-    in_drive: u32,
-    drive_queues: bool,
+    async_in_drive: u32,
+    queued: u32,
+    drive_queue: DriveQueue,
+    /// When a synchronous request last took longer than its expiry time.
+    delayed_sync: Nanos,
     position: u64,
     processes: Processes,
 }
 
 impl Cfq {
-    pub(super) fn new(tunables: CfqTunables) -> Self {
+    pub(super) fn new(tunables: CfqTunables, rotational: bool) -> Self {
         Cfq {
             tunables,
-            queues: vec![ProcessQueue::default()],
-            turn: VecDeque::new(),
+            rotational,
+            queues: vec![ProcessQueue::new(false)],
+            trees: Default::default(),
+            tree_think: Default::default(),
+            serving: IDLING,
+            tree_ends: 0,
             active: None,
-            slice_ends: None,
-            idle_until: None,
-            sent_in_slice: 0,
+            listings: 0,
             sync_in_drive: 0,
-            in_drive: 0,
-            drive_queues: false,
+            async_in_drive: 0,
+            queued: 0,
+            drive_queue: DriveQueue::new(DRIVE_QUEUE_MIN),
+            delayed_sync: 0,
             position: 0,
             processes: Processes::default(),
         }
@@ -114,107 +168,235 @@ impl Cfq {
         }
     }
 
+    /// Return whether idling never pays off: the drive does not seek, and keeps a queue itself.
+    fn never_idles(&self) -> bool {
+        self.tunables.slice_idle_ns == 0 || (!self.rotational && self.drive_queue.seen())
+    }
+
+    fn thinks_long(&self, think_ns: Option<f64>) -> bool {
+        think_ns.is_some_and(|think| think > self.tunables.slice_idle_ns as f64)
+    }
+
+    fn waiting_queues(&self) -> usize {
+        self.trees.iter().map(VecDeque::len).sum()
+    }
+
     fn list(&mut self, queue: u32, front: bool) {
         let entry = &mut self.queues[queue as usize];
-        if entry.listed {
+        if entry.listed.is_some() {
             return;
         }
-        entry.listed = true;
-        if front {
-            self.turn.push_front(queue);
-        } else {
-            self.turn.push_back(queue);
-        }
-    }
-
-    /// End the active slice. A queue with remaining requests goes to the end of the list.
-    fn expire(&mut self) {
-        if let Some(queue) = self.active.take() {
-            if !self.queues[queue as usize].sorted.is_empty() {
-                self.list(queue, false);
-            }
-        }
-        self.slice_ends = None;
-        self.idle_until = None;
-        self.sent_in_slice = 0;
-    }
-
-    /// Restart the idle time of the active process if it has no requests. Called when another
-    /// process submits while no request waits.
-    fn pause_anew(&mut self, now: Nanos) {
-        let Some(active) = self.active.filter(|&active| active > 0) else { return };
-        let entry = &self.queues[active as usize];
-        if entry.sorted.is_empty() && entry.in_drive == 0 {
-            let pause = self.pause_ns(active);
-            self.idle_until = (pause > 0).then(|| now + pause);
-        }
-    }
-
-    /// Return how long to keep the drive idle for the active process; 0: not at all.
-    fn pause_ns(&mut self, queue: u32) -> u64 {
-        if queue == 0 || self.tunables.slice_idle_ns == 0 {
-            return 0;
-        }
-        let idle = self.tunables.slice_idle_ns;
-        let habits = self.processes.of(queue - 1);
-        if habits.think_ns().is_some_and(|think| think > idle as f64) {
-            return 0;
-        }
-        if habits.seek_sectors() > self.tunables.seeky_sectors as f64 {
-            return if self.drive_queues { 0 } else { idle.min(self.tunables.slice_idle_seeky_ns) };
-        }
-        idle
-    }
-
-    fn nearest(&self, queue: u32, table: &Requests) -> Option<u32> {
-        let sorted = &self.queues[queue as usize].sorted;
-        let forward = sorted.at_or_after(self.position);
-        let back = sorted.before(self.position).filter(|&i| {
-            self.position - table.get(i).sector <= self.tunables.back_seek_max_sectors
-        });
-        match (forward, back) {
-            (Some(f), Some(b)) => {
-                let ahead = table.get(f).sector - self.position;
-                let behind =
-                    self.tunables.back_seek_penalty * (self.position - table.get(b).sector);
-                Some(if ahead <= behind { f } else { b })
-            }
-            (f, b) => f.or(b).or_else(|| sorted.first()),
-        }
-    }
-
-    fn start_slice(&mut self, now: Nanos, queue: u32) {
-        let slice =
-            if queue > 0 { self.tunables.slice_sync_ns } else { self.tunables.slice_async_ns };
-        self.slice_ends.get_or_insert(now + slice);
-    }
-
-    fn take(&mut self, now: Nanos, queue: u32, table: &Requests) -> Choice {
-        if self.tunables.pauses_anew {
-            self.start_slice(now, queue);
-        }
-        let entry = &mut self.queues[queue as usize];
-        let (expiry, oldest) = entry.fifo.oldest(table).expect("the queue holds requests");
-        // Expiry times are checked once per slice.
-        let index = if self.sent_in_slice == 0 && expiry <= now {
-            oldest
-        } else {
-            self.nearest(queue, table).expect("the queue holds requests")
+        self.listings += 1;
+        entry.listed = Some(if front { 0 } else { self.listings });
+        entry.tree = match (queue, entry.awaited) {
+            (0, _) => ASYNC,
+            (_, true) => IDLING,
+            (_, false) => NO_IDLING,
         };
-        let request = table.get(index);
+        let tree = &mut self.trees[entry.tree];
+        if front {
+            tree.push_front(queue);
+        } else {
+            tree.push_back(queue);
+        }
+    }
+
+    /// End the active slice. A queue with remaining requests goes to the end of its tree.
+    fn expire(&mut self) {
+        if let Some(active) = self.active.take() {
+            if !self.queues[active.queue as usize].sorted.is_empty() {
+                self.list(active.queue, false);
+            }
+        }
+    }
+
+    /// Let a queue take the drive from the active one.
+    fn preempt(&mut self, queue: u32) {
+        self.expire();
         let entry = &mut self.queues[queue as usize];
+        if entry.listed.take().is_some() {
+            let tree = entry.tree;
+            self.trees[tree].retain(|&listed| listed != queue);
+        }
+        self.list(queue, true);
+        self.serving = self.queues[queue as usize].tree;
+    }
+
+    /// Return whether to keep the drive for a queue without requests: it is marked for that, or the
+    /// last one in its tree (`cfq_should_idle`).
+    fn should_idle(&self, queue: u32) -> bool {
+        if queue == 0 || self.tunables.slice_idle_ns == 0 {
+            return false;
+        }
+        let entry = &self.queues[queue as usize];
+        if entry.awaited && !self.never_idles() {
+            return true;
+        }
+        self.trees[entry.tree].is_empty()
+            && !self.thinks_long(self.tree_think[entry.tree].mean_ns())
+    }
+
+    /// Decide whether the drive idles for a queue (`cfq_update_idle_window`).
+    fn update_awaited(&mut self, queue: u32) {
+        let think_ns = self.processes.of(queue - 1).think_ns();
+        let long = self.thinks_long(think_ns);
+        let entry = &mut self.queues[queue as usize];
+        entry.deep |= entry.sorted.len() >= DEEP;
+        let seeky = entry.seeks.count() > SEEKS_OF_32;
+        if self.tunables.slice_idle_ns == 0 || (seeky && !entry.deep) {
+            entry.awaited = false;
+        } else if think_ns.is_some() {
+            entry.awaited = !long;
+        }
+    }
+
+    /// Return the slice of a queue: `slice_sync_ns`, or less so that all get one within the target
+    /// latency, but at least twice the idle time (`cfq_scaled_cfqq_slice`).
+    fn slice_ns(&self, queue: u32) -> u64 {
+        let tunables = &self.tunables;
+        if queue == 0 {
+            return tunables.slice_async_ns;
+        }
+        let sync = (self.trees[IDLING].len() + self.trees[NO_IDLING].len() + 1) as u64;
+        let expected = tunables.slice_sync_ns * sync;
+        if expected <= tunables.target_latency_ns {
+            return tunables.slice_sync_ns;
+        }
+        let least = tunables.slice_sync_ns.min(2 * tunables.slice_idle_ns);
+        (tunables.target_latency_ns / sync).max(least)
+    }
+
+    /// Return the time of a tree: its share of the target latency by its queues
+    /// (`choose_wl_class_and_type`).
+    fn tree_ns(&self, tree: usize) -> u64 {
+        let tunables = &self.tunables;
+        let count = self.trees[tree].len() as u64;
+        let all = (self.waiting_queues() as u64).max(1);
+        let share = tunables.target_latency_ns * count / all;
+        if tree == ASYNC {
+            (share * tunables.slice_async_ns / tunables.slice_sync_ns).max(1)
+        } else {
+            share.max(2 * tunables.slice_idle_ns)
+        }
+    }
+
+    /// Make the next queue the active one: of the tree that is served, else of the tree whose first
+    /// queue has waited longest.
+    fn activate(&mut self, now: Nanos) -> Option<u32> {
+        if self.trees[self.serving].is_empty() || now > self.tree_ends {
+            let first = |tree: &usize| {
+                self.trees[*tree].front().and_then(|&queue| self.queues[queue as usize].listed)
+            };
+            let tree = (0..3).filter(|tree| first(tree).is_some()).min_by_key(first)?;
+            self.serving = tree;
+            self.tree_ends = now + self.tree_ns(tree);
+        }
+        let queue = self.trees[self.serving].pop_front()?;
+        self.queues[queue as usize].listed = None;
+        self.active = Some(Active { queue, since: now, ends: None, idle_until: None, sent: 0 });
+        Some(queue)
+    }
+
+    /// Return whether a queue may have one more request in the drive (`cfq_may_dispatch`).
+    fn may_dispatch(&self, now: Nanos, queue: u32) -> bool {
+        let in_drive = self.queues[queue as usize].in_drive;
+        let others = self.waiting_queues() > 0;
+        if queue == 0 {
+            let depth =
+                (now.saturating_sub(self.delayed_sync) / self.tunables.slice_sync_ns) as u32;
+            let most = if others { self.tunables.quantum } else { u32::MAX };
+            return self.sync_in_drive == 0 && in_drive < depth.max(1).min(most);
+        }
+        if self.async_in_drive > 0 && self.should_idle(queue) {
+            return false;
+        }
+        let alone = self.trees[IDLING].is_empty() && self.trees[NO_IDLING].is_empty();
+        alone || in_drive < self.tunables.quantum
+    }
+
+    fn take(&mut self, queue: u32, oldest: Option<u32>, table: &Requests) -> Choice {
+        let entry = &mut self.queues[queue as usize];
+        let (back, penalty) =
+            (self.tunables.back_seek_max_sectors, self.tunables.back_seek_penalty);
+        let nearest = || entry.sorted.nearest(self.position, back, penalty, table);
+        let Some(index) = oldest.or_else(nearest) else { return Choice::Empty };
+        let request = table.get(index);
         entry.sorted.remove(request.sector, index);
         entry.in_drive += 1;
-        self.in_drive += 1;
-        self.drive_queues |= self.in_drive > self.tunables.queues_beyond;
+        self.queued -= 1;
         self.position = request.end();
-        self.sent_in_slice += 1;
-        self.idle_until = None;
         if queue > 0 {
             self.sync_in_drive += 1;
             self.processes.of(queue - 1).dispatched();
+        } else {
+            self.async_in_drive += 1;
+        }
+        let spent = queue == 0 && self.waiting_queues() > 0;
+        if let Some(active) = &mut self.active {
+            active.sent += 1;
+            active.idle_until = None;
+            if spent && active.sent >= 8 * self.tunables.slice_async_rq {
+                self.expire();
+            }
         }
         Choice::Dispatch(index)
+    }
+
+    /// Dispatch a request of the active queue. Expiry times are checked once per slice.
+    fn dispatch(&mut self, now: Nanos, queue: u32, table: &Requests) -> Choice {
+        if !self.may_dispatch(now, queue) {
+            return Choice::Empty;
+        }
+        let first = self.active.as_ref().is_some_and(|active| active.sent == 0);
+        let oldest = self.queues[queue as usize].fifo.oldest(table);
+        let expired = oldest.filter(|&(expiry, _)| first && expiry <= now);
+        self.take(queue, expired.map(|(_, index)| index), table)
+    }
+
+    /// Return what to do about the active queue; `None` if its slice has ended.
+    fn keep(&mut self, now: Nanos, table: &Requests) -> Option<Choice> {
+        let active = self.active.as_ref()?;
+        let (queue, idle_until) = (active.queue, active.idle_until);
+        let entry = &self.queues[queue as usize];
+        let (empty, in_drive) = (entry.sorted.is_empty(), entry.in_drive);
+        if active.ends.is_some_and(|ends| now >= ends) {
+            let alone = self.waiting_queues() == 0;
+            let kept = alone && empty && in_drive > 0 && self.should_idle(queue);
+            return kept.then_some(Choice::Empty);
+        }
+        if !empty {
+            return Some(self.dispatch(now, queue, table));
+        }
+        if let Some(until) = idle_until.filter(|&until| now < until) {
+            return Some(Choice::Idle(until));
+        }
+        // The drive is faster than a deep queue that seeks.
+        let early = active.ends.is_none_or(|ends| ends - now > now - active.since);
+        let entry = &mut self.queues[queue as usize];
+        if early && entry.awaited && entry.seeks.count() > SEEKS_OF_32 {
+            (entry.deep, entry.awaited) = (false, false);
+        }
+        (in_drive > 0 && idle_until.is_none() && self.should_idle(queue)).then_some(Choice::Empty)
+    }
+
+    /// Return whether a request of `queue` takes the drive from the active queue
+    /// (`cfq_should_preempt`).
+    fn preempts(&self, now: Nanos, queue: u32, request: &Queued) -> bool {
+        let Some(active) = self.active.as_ref().filter(|active| active.queue != queue) else {
+            return false;
+        };
+        if queue == 0 {
+            return false;
+        }
+        if active.queue == 0 || active.ends.is_some_and(|ends| now >= ends) {
+            return true;
+        }
+        if !self.queues[active.queue as usize].sorted.is_empty() {
+            return false;
+        }
+        let both_seek = self.serving == NO_IDLING && !self.queues[queue as usize].awaited;
+        let close = request.sector.abs_diff(self.position) <= CLOSE_SECTORS;
+        both_seek || !self.should_idle(active.queue) || (close && active.idle_until.is_some())
     }
 }
 
@@ -223,29 +405,34 @@ impl Elevator for Cfq {
         let request = table.get(index);
         let queue = Self::queue_of(request);
         if queue as usize >= self.queues.len() {
-            self.queues.resize_with(queue as usize + 1, ProcessQueue::default);
-        }
-        if queue > 0 {
-            let cap = 2 * self.tunables.slice_idle_ns.max(1);
-            self.processes.of(queue - 1).arrived(now, request.sector, request.end(), cap);
+            self.queues.resize_with(queue as usize + 1, || ProcessQueue::new(true));
         }
         let expire = if request.sync {
             self.tunables.fifo_expire_sync_ns
         } else {
             self.tunables.fifo_expire_async_ns
         };
-        let nobody_waits = self.active != Some(queue) && self.turn.is_empty();
         let entry = &mut self.queues[queue as usize];
         entry.sorted.insert(request.sector, index);
         entry.fifo.push(now + expire, index, table);
-        if nobody_waits && self.tunables.pauses_anew {
-            self.pause_anew(now);
+        self.queued += 1;
+        if queue > 0 {
+            let far = |distance| {
+                if self.rotational {
+                    distance > SEEK_SECTORS
+                } else {
+                    request.sectors < SMALL_SECTORS
+                }
+            };
+            entry.seeks.note(request.sector, request.end(), far);
+            let cap = 2 * self.tunables.slice_idle_ns.max(1);
+            self.tree_think[entry.tree].arrived(now, cap);
+            self.processes.of(queue - 1).arrived(now, request.sector, request.end(), cap);
+            self.update_awaited(queue);
         }
-        if self.active == Some(0) && queue > 0 {
-            // Synchronous requests preempt the asynchronous queue.
-            self.expire();
-            self.list(queue, true);
-        } else if self.active != Some(queue) {
+        if self.preempts(now, queue, request) {
+            self.preempt(queue);
+        } else if self.active.as_ref().is_none_or(|active| active.queue != queue) {
             self.list(queue, false);
         }
     }
@@ -258,39 +445,17 @@ impl Elevator for Cfq {
     }
 
     fn next(&mut self, now: Nanos, _in_drive: u32, table: &Requests) -> Choice {
-        if let Some(queue) = self.active {
-            let entry = &self.queues[queue as usize];
-            let ended = self.slice_ends.is_some_and(|end| now >= end);
-            // An awaited process keeps the drive beyond its slice (`must_dispatch`, up to 2.6.20).
-            let over = ended && !(self.tunables.pauses_anew && self.idle_until.is_some());
-            let spent = queue == 0 && self.sent_in_slice >= self.tunables.slice_async_rq.max(1) * 4;
-            if over || spent {
-                self.expire();
-            } else if !entry.sorted.is_empty() {
-                if entry.in_drive >= self.tunables.quantum && self.turn.is_empty() {
-                    return self.take(now, queue, table);
-                }
-                if entry.in_drive >= self.tunables.quantum {
-                    return Choice::Empty;
-                }
-                return self.take(now, queue, table);
-            } else if let Some(until) = self.idle_until.filter(|&until| now < until) {
-                return Choice::Idle(until);
-            } else if entry.in_drive > 0 && queue > 0 && self.idle_until.is_none() {
-                // Its completion decides whether to idle.
-                return if self.pause_ns(queue) > 0 {
-                    Choice::Empty
-                } else {
-                    self.after_expiry(now, table)
-                };
-            } else if self.tunables.pauses_anew && queue > 0 && self.turn.is_empty() && !ended {
-                // No other process has requests: the process keeps the drive.
-                return Choice::Empty;
-            } else {
-                self.expire();
-            }
+        if self.queued == 0 {
+            return Choice::Empty;
         }
-        self.after_expiry(now, table)
+        if let Some(choice) = self.keep(now, table) {
+            return choice;
+        }
+        self.expire();
+        match self.activate(now) {
+            Some(queue) => self.dispatch(now, queue, table),
+            None => Choice::Empty,
+        }
     }
 
     fn completed(&mut self, now: Nanos, request: &Queued) {
@@ -298,57 +463,41 @@ impl Elevator for Cfq {
         if queue as usize >= self.queues.len() {
             return;
         }
+        let in_drive = self.sync_in_drive + self.async_in_drive;
         let entry = &mut self.queues[queue as usize];
+        let few = entry.awaited && entry.in_drive + (entry.sorted.len() as u32) < DRIVE_QUEUE_MIN;
+        self.drive_queue.note(in_drive, self.queued, few);
         entry.in_drive = entry.in_drive.saturating_sub(1);
-        self.in_drive = self.in_drive.saturating_sub(1);
-        let (empty, rest) = (entry.sorted.is_empty(), entry.in_drive);
+        let (empty, rest, tree) = (entry.sorted.is_empty(), entry.in_drive, entry.tree);
         if queue > 0 {
             self.sync_in_drive = self.sync_in_drive.saturating_sub(1);
             self.processes.of(queue - 1).completed(now);
+            self.tree_think[tree].completed(now);
+            if now <= request.entered + self.tunables.fifo_expire_sync_ns {
+                self.delayed_sync = now;
+            }
+        } else {
+            self.async_in_drive = self.async_in_drive.saturating_sub(1);
         }
-        if self.active != Some(queue) {
+        let slice = self.slice_ns(queue);
+        let Some(active) = self.active.as_mut().filter(|active| active.queue == queue) else {
             return;
-        }
-        // The slice starts with its first completion, so the initial seek is not charged (since
-        // 2.6.21).
-        self.start_slice(now, queue);
-        if empty && rest == 0 {
-            let pause = self.pause_ns(queue);
-            let end = self.slice_ends.unwrap_or(now);
-            if pause > 0 && now < end {
-                let until = now + pause;
-                self.idle_until =
-                    Some(if self.tunables.pauses_anew { until } else { until.min(end) });
-            } else {
-                self.expire();
+        };
+        let ends = *active.ends.get_or_insert(now + slice);
+        if now >= ends {
+            self.expire();
+        } else if queue > 0 && empty && rest == 0 && !self.never_idles() && self.should_idle(queue)
+        {
+            let think = self.processes.of(queue - 1).think_ns().unwrap_or(0.0);
+            if (ends - now) as f64 >= think {
+                if let Some(active) = &mut self.active {
+                    active.idle_until = Some(now + self.tunables.slice_idle_ns);
+                }
             }
         }
     }
 
     fn may_merge(&self, request: &Queued, process: u32, sync: bool) -> bool {
         request.sync == sync && (!sync || request.process == process)
-    }
-}
-
-impl Cfq {
-    /// Start the slice of the next queue in the list.
-    fn after_expiry(&mut self, now: Nanos, table: &Requests) -> Choice {
-        self.expire();
-        for _ in 0..self.turn.len() {
-            let Some(queue) = self.turn.pop_front() else { break };
-            let entry = &mut self.queues[queue as usize];
-            entry.listed = false;
-            if entry.sorted.is_empty() {
-                continue;
-            }
-            if queue == 0 && self.sync_in_drive > 0 {
-                // Asynchronous writes are not mixed with synchronous requests in the drive.
-                self.list(queue, false);
-                continue;
-            }
-            self.active = Some(queue);
-            return self.take(now, queue, table);
-        }
-        Choice::Empty
     }
 }

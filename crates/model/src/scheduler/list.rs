@@ -2,8 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{anticipatory, bfq, cfq, deadline, kyber, noop};
-use super::{AnticipatoryTunables, BfqTunables, CfqTunables, DeadlineTunables, KyberTunables};
+use super::{anticipatory, bfq, cfq, cfq_2_6_18, deadline, kyber, noop};
+use super::{
+    AnticipatoryTunables, BfqTunables, CfqTunables, DeadlineTunables, EarlyCfqTunables,
+    KyberTunables,
+};
 
 /// Scheduler with its tunables (default: the kernel's defaults).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,14 +20,26 @@ pub enum SchedulerSpec {
     MqDeadline(#[serde(default)] DeadlineTunables),
     Anticipatory(#[serde(default)] AnticipatoryTunables),
     Cfq(#[serde(default)] CfqTunables),
+    /// `cfq` before 2.6.21, which idles at every change of process.
+    #[serde(rename = "cfq-2.6.18")]
+    EarlyCfq(#[serde(default)] EarlyCfqTunables),
     Bfq(#[serde(default)] BfqTunables),
     Kyber(#[serde(default)] KyberTunables),
 }
 
 impl SchedulerSpec {
     /// Names for scenarios.
-    pub const NAMES: &'static [&'static str] =
-        &["noop", "none", "deadline", "mq-deadline", "anticipatory", "cfq", "bfq", "kyber"];
+    pub const NAMES: &'static [&'static str] = &[
+        "noop",
+        "none",
+        "deadline",
+        "mq-deadline",
+        "anticipatory",
+        "cfq",
+        "cfq-2.6.18",
+        "bfq",
+        "kyber",
+    ];
 
     /// Return the scheduler of that name with default tunables.
     pub fn named(name: &str) -> Option<Self> {
@@ -35,6 +50,7 @@ impl SchedulerSpec {
             "mq-deadline" => SchedulerSpec::MqDeadline(DeadlineTunables::default()),
             "anticipatory" => SchedulerSpec::Anticipatory(AnticipatoryTunables::default()),
             "cfq" => SchedulerSpec::Cfq(CfqTunables::default()),
+            "cfq-2.6.18" => SchedulerSpec::EarlyCfq(EarlyCfqTunables::default()),
             "bfq" => SchedulerSpec::Bfq(BfqTunables::default()),
             "kyber" => SchedulerSpec::Kyber(KyberTunables::default()),
             _ => return None,
@@ -48,12 +64,14 @@ pub(super) enum Scheduler {
     Deadline(deadline::Deadline),
     Anticipatory(anticipatory::Anticipatory),
     Cfq(Box<cfq::Cfq>),
+    EarlyCfq(Box<cfq_2_6_18::EarlyCfq>),
     Bfq(Box<bfq::Bfq>),
     Kyber(Box<kyber::Kyber>),
 }
 
 impl Scheduler {
-    pub(super) fn new(spec: &SchedulerSpec) -> Self {
+    /// `rotational`: the drive below is a disk.
+    pub(super) fn new(spec: &SchedulerSpec, rotational: bool) -> Self {
         match spec {
             SchedulerSpec::Noop | SchedulerSpec::None => Scheduler::Noop(noop::Noop::default()),
             SchedulerSpec::Deadline(t) => Scheduler::Deadline(deadline::Deadline::new(t.clone())),
@@ -61,8 +79,11 @@ impl Scheduler {
             SchedulerSpec::Anticipatory(t) => {
                 Scheduler::Anticipatory(anticipatory::Anticipatory::new(t.clone()))
             }
-            SchedulerSpec::Cfq(t) => Scheduler::Cfq(Box::new(cfq::Cfq::new(t.clone()))),
-            SchedulerSpec::Bfq(t) => Scheduler::Bfq(Box::new(bfq::Bfq::new(t.clone()))),
+            SchedulerSpec::Cfq(t) => Scheduler::Cfq(Box::new(cfq::Cfq::new(t.clone(), rotational))),
+            SchedulerSpec::EarlyCfq(t) => {
+                Scheduler::EarlyCfq(Box::new(cfq_2_6_18::EarlyCfq::new(t.clone())))
+            }
+            SchedulerSpec::Bfq(t) => Scheduler::Bfq(Box::new(bfq::Bfq::new(t.clone(), rotational))),
             SchedulerSpec::Kyber(t) => Scheduler::Kyber(Box::new(kyber::Kyber::new(t.clone()))),
         }
     }
@@ -75,6 +96,7 @@ macro_rules! each {
             Scheduler::Deadline($elevator) => $call,
             Scheduler::Anticipatory($elevator) => $call,
             Scheduler::Cfq($elevator) => $call,
+            Scheduler::EarlyCfq($elevator) => $call,
             Scheduler::Bfq($elevator) => $call,
             Scheduler::Kyber($elevator) => $call,
         }

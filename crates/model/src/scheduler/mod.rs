@@ -11,6 +11,7 @@
 mod anticipatory;
 mod bfq;
 mod cfq;
+mod cfq_2_6_18;
 mod deadline;
 mod dispatch;
 mod elevator;
@@ -33,6 +34,7 @@ pub use crate::request::SubmittedIo;
 pub use anticipatory::AnticipatoryTunables;
 pub use bfq::BfqTunables;
 pub use cfq::CfqTunables;
+pub use cfq_2_6_18::EarlyCfqTunables;
 pub use deadline::DeadlineTunables;
 pub use kyber::KyberTunables;
 pub use list::SchedulerSpec;
@@ -48,6 +50,8 @@ pub struct QueueSpec {
     pub queue_depth: u32,
     /// Size limit of a merged request.
     pub max_request_bytes: u64,
+    /// The drive is a disk, for which idling can pay off (`queue/rotational`).
+    pub rotational: bool,
 }
 
 impl Default for QueueSpec {
@@ -57,6 +61,7 @@ impl Default for QueueSpec {
             nr_requests: 128,
             queue_depth: 32,
             max_request_bytes: 512 * 1024,
+            rotational: true,
         }
     }
 }
@@ -122,7 +127,7 @@ impl<D: Queue> BlockQueue<D> {
         BlockQueue {
             device,
             passes_on: false,
-            scheduler: Scheduler::new(&spec.scheduler),
+            scheduler: Scheduler::new(&spec.scheduler, spec.rotational),
             table: Requests::default(),
             index: Default::default(),
             merges_in_queue: spec.scheduler != SchedulerSpec::None,
@@ -155,6 +160,7 @@ impl<D: Queue> BlockQueue<D> {
             nr_requests,
             queue_depth: u32::MAX,
             max_request_bytes: 0,
+            rotational: true,
         };
         BlockQueue { passes_on: true, ..BlockQueue::new(device, &spec) }
     }

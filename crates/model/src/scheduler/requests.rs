@@ -178,6 +178,29 @@ impl Sorted {
         at.checked_sub(1).map(|at| self.entries[at].1)
     }
 
+    /// Return the request nearest to `position`: forwards, or backwards by at most `back_max`
+    /// sectors, whose distance counts `back_penalty` times. Without either, return the first one
+    /// (a one-way elevator).
+    pub fn nearest(
+        &self,
+        position: u64,
+        back_max: u64,
+        back_penalty: u64,
+        table: &Requests,
+    ) -> Option<u32> {
+        let forward = self.at_or_after(position);
+        let back =
+            self.before(position).filter(|&index| position - table.get(index).sector <= back_max);
+        match (forward, back) {
+            (Some(f), Some(b)) => {
+                let ahead = table.get(f).sector - position;
+                let behind = back_penalty * (position - table.get(b).sector);
+                Some(if ahead <= behind { f } else { b })
+            }
+            (f, b) => f.or(b).or_else(|| self.first()),
+        }
+    }
+
     /// Return the request with the lowest sector.
     pub fn first(&self) -> Option<u32> {
         self.entries.first().map(|&(_, index)| index)

@@ -93,3 +93,87 @@ impl Processes {
         &mut self.habits[index]
     }
 }
+
+/// Mean think time of a group of processes, whatever else they have in the drive.
+#[derive(Debug, Default)]
+pub(super) struct ThinkTime {
+    samples: f64,
+    total_ns: f64,
+    last_completion: Option<Nanos>,
+}
+
+impl ThinkTime {
+    pub(super) fn arrived(&mut self, now: Nanos, cap_ns: u64) {
+        let Some(completed) = self.last_completion else { return };
+        self.samples = (7.0 * self.samples + 1.0) / 8.0;
+        let think = now.saturating_sub(completed).min(cap_ns) as f64;
+        self.total_ns = (7.0 * self.total_ns + think) / 8.0;
+    }
+
+    pub(super) fn completed(&mut self, now: Nanos) {
+        self.last_completion = Some(now);
+    }
+
+    /// Return the mean; `None` with too few samples.
+    pub(super) fn mean_ns(&self) -> Option<f64> {
+        (self.samples > 0.3).then(|| self.total_ns / self.samples)
+    }
+}
+
+/// Which of the last 32 requests of a process were seeks (`seek_history` of cfq and bfq).
+#[derive(Debug, Default)]
+pub(super) struct SeekHistory {
+    seeks: u32,
+    last_end: Option<u64>,
+}
+
+impl SeekHistory {
+    /// Record a request that is a seek if `far` says so of its distance from the one before.
+    pub(super) fn note(&mut self, sector: u64, end: u64, far: impl Fn(u64) -> bool) {
+        let distance = self.last_end.map_or(0, |last| sector.abs_diff(last));
+        self.seeks = self.seeks << 1 | u32::from(far(distance));
+        self.last_end = Some(end);
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.seeks.count_ones()
+    }
+}
+
+/// Whether a drive has a command queue, as cfq and bfq find out (`hw_tag`): by the most requests in
+/// it at once, and yes until enough was seen.
+#[derive(Debug)]
+pub(super) struct DriveQueue {
+    least: u32,
+    most: u32,
+    samples: u32,
+    seen: bool,
+}
+
+/// Completions between two decisions (`HW_QUEUE_SAMPLES` is 32 in bfq, 50 in cfq).
+const DRIVE_QUEUE_SAMPLES: u32 = 50;
+
+impl DriveQueue {
+    /// `least`: requests in a drive that has a command queue.
+    pub(super) fn new(least: u32) -> Self {
+        DriveQueue { least, most: 0, samples: 0, seen: true }
+    }
+
+    pub(super) fn seen(&self) -> bool {
+        self.seen
+    }
+
+    /// Record a completion with `in_drive` requests in the drive and `queued` waiting. Nothing is
+    /// known when there are `few` of the active process, which may be why the drive has no more.
+    pub(super) fn note(&mut self, in_drive: u32, queued: u32, few: bool) {
+        self.most = self.most.max(in_drive);
+        let little = queued <= self.least && in_drive <= self.least;
+        if little || (few && in_drive < self.least) {
+            return;
+        }
+        self.samples += 1;
+        if self.samples > DRIVE_QUEUE_SAMPLES {
+            self.seen = self.most >= self.least;
+        }
+    }
+}

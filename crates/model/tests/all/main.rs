@@ -2,6 +2,7 @@
 
 mod catalog_truth;
 mod drive_properties;
+mod elevators;
 mod hdd_controller;
 mod hdd_truth;
 mod loads;

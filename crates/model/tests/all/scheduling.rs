@@ -3,9 +3,7 @@
 use headrace_model::drive::build;
 use headrace_model::ideal::{IdealDrive, IdealSpec, ServiceTime};
 use headrace_model::request::{Completion, Device, Nanos, Op, Queue, Request};
-use headrace_model::scheduler::{
-    BlockQueue, CfqTunables, QueueSpec, SchedulerSpec, SharedHabits, SubmittedIo,
-};
+use headrace_model::scheduler::{BlockQueue, QueueSpec, SchedulerSpec, SharedHabits, SubmittedIo};
 use headrace_model::spec::DriveSpec;
 use headrace_model::stream::Stream;
 use proptest::prelude::*;
@@ -203,7 +201,7 @@ fn schedulers_that_wait_keep_the_head_with_a_process() {
         let (changes, reads) = changes(scheduler, 500_000);
         assert!(changes > reads / 3, "{scheduler}: {changes} of {reads}");
     }
-    for scheduler in ["anticipatory", "cfq", "bfq"] {
+    for scheduler in ["anticipatory", "cfq", "cfq-2.6.18", "bfq"] {
         let (changes, reads) = changes(scheduler, 500_000);
         assert!(changes < reads / 8, "{scheduler}: {changes} of {reads}");
         assert!(changes > 0, "{scheduler} serves both");
@@ -212,7 +210,7 @@ fn schedulers_that_wait_keep_the_head_with_a_process() {
 
 #[test]
 fn nobody_is_waited_for_who_thinks_long() {
-    for scheduler in ["anticipatory", "cfq", "bfq"] {
+    for scheduler in ["anticipatory", "cfq", "cfq-2.6.18", "bfq"] {
         let (changes, reads) = changes(scheduler, 30_000_000);
         assert!(changes > reads / 2, "{scheduler}: {changes} of {reads}");
     }
@@ -221,7 +219,7 @@ fn nobody_is_waited_for_who_thinks_long() {
 #[test]
 fn processes_share_the_drive_fairly() {
     // One reads in sequence with 16 requests waiting, the other seeks, one at a time.
-    for scheduler in ["cfq", "bfq"] {
+    for scheduler in ["cfq", "cfq-2.6.18", "bfq"] {
         let mut queue = queue(scheduler, 1, 1_000_000);
         let mut counts = [0u32; 2];
         let mut tag = 0;
@@ -284,11 +282,9 @@ fn longest_first_read_ns(spec: SchedulerSpec) -> u64 {
 #[test]
 fn cfq_of_2_6_18_pauses_at_every_change_of_process() {
     // Nobody has asked for 50 ms, and yet whoever comes waits for the last one's pause of 8 ms.
-    let early = longest_first_read_ns(SchedulerSpec::named("cfq").unwrap());
+    let early = longest_first_read_ns(SchedulerSpec::named("cfq-2.6.18").unwrap());
     assert!((8_000_000..9_000_000).contains(&early), "{early}");
-    let later = SchedulerSpec::Cfq(CfqTunables { pauses_anew: false, ..CfqTunables::default() });
-    assert!(longest_first_read_ns(later) < 1_000_000);
-    for scheduler in ["noop", "deadline", "anticipatory", "bfq"] {
+    for scheduler in ["noop", "deadline", "anticipatory", "bfq", "cfq"] {
         let longest = longest_first_read_ns(SchedulerSpec::named(scheduler).unwrap());
         assert!(longest < 1_000_000, "{scheduler}: {longest}");
     }
@@ -340,8 +336,7 @@ fn disk() -> Box<dyn Queue + Send> {
     Box::new(build(&spec.unwrap(), 5).unwrap())
 }
 
-const ALL: [&str; 8] =
-    ["noop", "none", "deadline", "mq-deadline", "anticipatory", "cfq", "bfq", "kyber"];
+const ALL: &[&str] = SchedulerSpec::NAMES;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]

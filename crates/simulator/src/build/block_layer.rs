@@ -32,6 +32,7 @@ pub(super) fn block_layer(
         nr_requests: volume.nr_requests,
         queue_depth: volume.queue_depth.unwrap_or(depth),
         max_request_bytes: volume.max_request_bytes,
+        rotational: volume.rotational(),
     };
     let seed = scenario.seed ^ name_hash(&format!("{host_name}/{}", volume.name));
     let mut members = 1;

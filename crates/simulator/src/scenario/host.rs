@@ -7,6 +7,7 @@ use headrace_model::pagecache::WritebackSpec;
 use headrace_model::power::MachinePower;
 use headrace_model::raid::spec::StorageSpec;
 use headrace_model::scheduler::SchedulerSpec;
+use headrace_model::spec::DriveSpec;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::cpu::SharingSpec;
@@ -146,6 +147,14 @@ pub struct VolumeSpec {
     /// Largest request that merging produces (max_sectors_kb).
     #[serde(default = "max_request")]
     pub max_request_bytes: u64,
+}
+
+impl VolumeSpec {
+    /// Return whether any of its drives is a disk; a drive without a model of its own counts as
+    /// one.
+    pub fn rotational(&self) -> bool {
+        self.storage.as_ref().is_none_or(|s| s.drives.iter().any(DriveSpec::rotational))
+    }
 }
 
 fn one() -> u32 {
