@@ -253,6 +253,7 @@ class Pattern(TypedDict):
     parts: NotRequired[int]
     access: NotRequired[Access]
     vector: NotRequired[int]
+    ahead: NotRequired[int]
     events: NotRequired[int]
     uncompressed_bytes: NotRequired[int]
 
@@ -272,6 +273,7 @@ class Events(TypedDict):
     skip_fraction: NotRequired[float]
     unordered: NotRequired[bool]
     access: NotRequired[Access]
+    ahead: NotRequired[int]
 
 
 class AccessList(TypedDict):
@@ -285,6 +287,7 @@ class AccessList(TypedDict):
     wait_ns: NotRequired[list[int]]
     cpu_after_ns: NotRequired[int]
     access: NotRequired[Access]
+    ahead: NotRequired[int]
     events: NotRequired[int]
     uncompressed_bytes: NotRequired[int]
     first_event: NotRequired[int]

@@ -6,6 +6,7 @@
 //! Time is integer nanoseconds. Events are ordered by (time, priority, sequence). Every random
 //! stream has a name. Equal scenarios give equal outcomes on any number of threads.
 
+mod ahead;
 mod block_cache;
 mod build;
 mod client;

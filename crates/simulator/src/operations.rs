@@ -22,13 +22,13 @@ impl World<'_> {
     ) -> Flow {
         let instance = self.current_file(task, set);
         let t = &self.tasks[task];
-        let (process, job, copying) = (t.process, t.job, t.copying.is_some());
+        let (process, job, aside) = (t.process, t.job, t.aside());
         let read_ahead = t.files[set as usize].read_ahead;
         let mount = self.instances[instance].mount;
         let mounted = self.mounts[mount as usize].mounted;
         let local = matches!(mounted, Mounted::Volume(_));
         let (state, phase) = match (local, kind) {
-            _ if copying => (State::Other, Phase::None),
+            _ if aside => (State::Other, Phase::None),
             (true, OpKind::Read | OpKind::DirectRead) => (State::Block, Phase::Read),
             (true, _) => (State::Block, Phase::Write),
             (false, OpKind::Read | OpKind::DirectRead) => (State::Network, Phase::Read),

@@ -84,6 +84,7 @@ pub(crate) struct Pattern {
     pub parts: u32,
     pub access: Access,
     pub vector: u32,
+    pub ahead: u32,
     pub events: u64,
     pub uncompressed: u64,
 }
@@ -101,6 +102,7 @@ pub(crate) struct Events {
     pub skip: f64,
     pub unordered: bool,
     pub access: Access,
+    pub ahead: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -113,6 +115,7 @@ pub(crate) struct Sequence {
     pub wait_ns: Box<[u64]>,
     pub cpu_after_ns: u64,
     pub access: Access,
+    pub ahead: u32,
     pub events: u64,
     pub uncompressed: u64,
     pub first_event: Option<u64>,
@@ -132,6 +135,37 @@ pub(crate) struct Requests {
     pub cpu_ns: u64,
     pub span: u64,
     pub access: Access,
+}
+
+impl Instruction {
+    /// Return how many groups of its reads run ahead of the work; 0: none.
+    pub fn ahead(&self) -> u32 {
+        match self {
+            Instruction::Pattern(pattern) => pattern.ahead,
+            Instruction::Events(events) => events.ahead,
+            Instruction::Sequence(sequence) => sequence.ahead,
+            _ => 0,
+        }
+    }
+}
+
+impl Sequence {
+    /// Return whether a process leaves it out: its events are not in the packet (first event, number
+    /// of events), or the file is open since the packet before.
+    pub fn is_left_out(&self, packet: Option<(u64, u64)>, same_file: bool) -> bool {
+        let elsewhere = match (self.first_event, packet) {
+            (Some(event), Some((first, count))) => !(first..first + count).contains(&event),
+            _ => false,
+        };
+        elsewhere || (self.new_file && same_file)
+    }
+}
+
+impl Events {
+    /// Return the number of vectored reads per cluster.
+    pub fn steps_per_cluster(&self) -> u64 {
+        u64::from(self.reads).div_ceil(u64::from(self.vector.min(self.reads)))
+    }
 }
 
 /// Compile steps. `path` is their position in the scenario, for error messages.
@@ -226,6 +260,14 @@ impl StepAt<'_> {
         }
     }
 
+    /// Check that only reads run ahead.
+    fn reads_alone(&self, op: PatternOp, ahead: u32) -> Result<(), ScenarioError> {
+        if ahead > 0 && op == PatternOp::Write {
+            return Err(ScenarioError::new(self.field("ahead"), ahead, "0 for writes"));
+        }
+        Ok(())
+    }
+
     /// Compile a `Step::Pattern`.
     fn pattern(&self, step: &Step) -> Result<Instruction, ScenarioError> {
         let Step::Pattern {
@@ -240,6 +282,7 @@ impl StepAt<'_> {
             parts,
             access,
             vector,
+            ahead,
             events,
             uncompressed_bytes,
         } = step
@@ -249,6 +292,7 @@ impl StepAt<'_> {
         if let Order::Clustered { window_bytes } = order {
             self.positive("order.window_bytes", window_bytes / (*length_bytes).max(1))?;
         }
+        self.reads_alone(*op, *ahead)?;
         Ok(Instruction::Pattern(Box::new(Pattern {
             file: self.file(name)?,
             op: *op,
@@ -261,6 +305,7 @@ impl StepAt<'_> {
             parts: self.positive("parts", u64::from(*parts))? as u32,
             access: *access,
             vector: (*vector).max(1),
+            ahead: *ahead,
             events: *events,
             uncompressed: *uncompressed_bytes,
         })))
@@ -280,6 +325,7 @@ impl StepAt<'_> {
             skip_fraction,
             unordered,
             access,
+            ahead,
         } = step
         else {
             unreachable!("called for steps of this kind")
@@ -300,6 +346,7 @@ impl StepAt<'_> {
             skip: *skip_fraction,
             unordered: *unordered,
             access: *access,
+            ahead: *ahead,
         })))
     }
 
@@ -313,6 +360,7 @@ impl StepAt<'_> {
             wait_ns,
             cpu_after_ns,
             access,
+            ahead,
             events,
             uncompressed_bytes,
             first_event,
@@ -331,6 +379,7 @@ impl StepAt<'_> {
                 return Err(ScenarioError::new(place, format!("{} values", list.len()), allowed));
             }
         }
+        self.reads_alone(*op, *ahead)?;
         Ok(Instruction::Sequence(Box::new(Sequence {
             file: self.file(name)?,
             op: *op,
@@ -339,6 +388,7 @@ impl StepAt<'_> {
             wait_ns: wait_ns.clone().into_boxed_slice(),
             cpu_after_ns: *cpu_after_ns,
             access: *access,
+            ahead: *ahead,
             events: *events,
             uncompressed: *uncompressed_bytes,
             first_event: *first_event,

@@ -20,6 +20,8 @@ impl World<'_> {
             }
             let flow = if self.tasks[task].copying.is_some() {
                 self.copy_step(task)
+            } else if self.tasks[task].ahead.is_reader {
+                self.reader_step(task)
             } else {
                 self.step(task)
             };
@@ -63,6 +65,7 @@ impl World<'_> {
             return self.await_staged(task, to, last);
         }
         match instruction {
+            reads if reads.ahead() > 0 => self.step_with_reads_ahead(task),
             Instruction::Pattern(pattern) => {
                 let pattern = **pattern;
                 self.pattern_step(task, &pattern)
@@ -166,7 +169,7 @@ impl World<'_> {
         Flow::On
     }
 
-    fn begin_loop(&mut self, task: TaskId, times: u64, end: u32) -> Flow {
+    pub(super) fn begin_loop(&mut self, task: TaskId, times: u64, end: u32) -> Flow {
         let t = &mut self.tasks[task];
         if times == 0 {
             t.pc = end;
@@ -179,7 +182,7 @@ impl World<'_> {
     }
 
     /// Go back to the start of a loop, unless it was the last time.
-    fn repeat_loop(&mut self, task: TaskId, start: u32) -> Flow {
+    pub(super) fn repeat_loop(&mut self, task: TaskId, start: u32) -> Flow {
         let t = &mut self.tasks[task];
         match t.loops.last_mut() {
             Some((at, left)) if *at == start && *left > 0 => {
@@ -231,7 +234,7 @@ impl World<'_> {
     }
 
     /// Determine the ranges of the next requests of a pattern.
-    fn locate_pattern(&mut self, task: TaskId, p: &Pattern) {
+    pub(super) fn locate_pattern(&mut self, task: TaskId, p: &Pattern) {
         let instance = self.current_file(task, p.file);
         let file_bytes = self.instances[instance].bytes;
         let span = match (p.span, p.op) {
@@ -260,6 +263,9 @@ impl World<'_> {
         }
         t.next_range = 0;
         t.progress = Progress::Located;
+        if t.ahead.is_reader {
+            return;
+        }
         let job = &mut self.jobs[t.job.index()];
         job.events += p.events * vector;
         job.bytes.uncompressed_bytes += p.uncompressed * vector;
@@ -274,13 +280,7 @@ impl World<'_> {
         };
         match t.progress {
             Progress::Begun => {
-                let elsewhere = match (s.first_event, t.packet) {
-                    (Some(event), Some(packet)) => {
-                        !(packet.first..packet.first + packet.count).contains(&event)
-                    }
-                    _ => false,
-                };
-                if elsewhere || (s.new_file && t.same_file) {
+                if s.is_left_out(t.packet.map(|packet| (packet.first, packet.count)), t.same_file) {
                     return self.advance(task);
                 }
                 if index >= s.ranges.len() {
@@ -342,53 +342,72 @@ impl World<'_> {
         flow
     }
 
-    pub(super) fn events_step(&mut self, task: TaskId, e: &Events) -> Flow {
-        let (first, count) = match self.tasks[task].packet {
-            Some(packet) => (packet.first, packet.count),
-            None => (0, e.events),
-        };
-        let clusters_from = first / e.per_cluster;
-        let clusters_to = (first + count).div_ceil(e.per_cluster);
+    /// Return the number of the first cluster of the process's events, and the end of its clusters.
+    fn clusters(&self, task: TaskId, e: &Events) -> (u64, u64) {
+        let (first, count) = self.events_of(task, e);
+        (first / e.per_cluster, (first + count).div_ceil(e.per_cluster))
+    }
+
+    /// Return the first event that the process reads, and their number.
+    fn events_of(&self, task: TaskId, e: &Events) -> (u64, u64) {
+        self.tasks[task].packet.map_or((0, e.events), |packet| (packet.first, packet.count))
+    }
+
+    /// Skip clusters that are not read, and count the events of a new one. Return the CPU work
+    /// before the next reads, or none if all clusters are read.
+    pub(super) fn work_of_events(&mut self, task: TaskId, e: &Events) -> Option<u64> {
+        let (first, count) = self.events_of(task, e);
+        let (clusters_from, clusters_to) = self.clusters(task, e);
+        let steps = e.steps_per_cluster();
+        let t = &mut self.tasks[task];
+        let mut cluster = clusters_from + t.iteration / steps;
+        while cluster < clusters_to && offsets::skipped(cluster, e.skip) {
+            t.iteration = (cluster + 1 - clusters_from) * steps;
+            cluster += 1;
+        }
+        if cluster >= clusters_to {
+            return None;
+        }
+        let step = t.iteration % steps;
+        let mine =
+            (first + count).min((cluster + 1) * e.per_cluster) - first.max(cluster * e.per_cluster);
+        if step == 0 && !t.ahead.is_reader {
+            let job = &mut self.jobs[t.job.index()];
+            job.events += mine;
+            job.bytes.uncompressed_bytes += mine * e.uncompressed;
+        }
+        // The CPU work of the events is distributed evenly over the cluster's steps.
+        Some(mine * e.cpu_ns * (step + 1) / steps - mine * e.cpu_ns * step / steps)
+    }
+
+    /// Determine the ranges of the next reads of events.
+    pub(super) fn locate_events(&mut self, task: TaskId, e: &Events) {
+        let (clusters_from, _) = self.clusters(task, e);
+        let steps = e.steps_per_cluster();
+        let instance = self.current_file(task, e.file);
+        let file_bytes = self.instances[instance].bytes;
+        let t = &mut self.tasks[task];
+        let cluster = clusters_from + t.iteration / steps;
+        let step = t.iteration % steps;
         let per_step = u64::from(e.vector.min(e.reads));
-        let steps = u64::from(e.reads).div_ceil(per_step);
+        t.iteration += 1;
+        t.ranges.clear();
+        for read in step * per_step..((step + 1) * per_step).min(u64::from(e.reads)) {
+            t.ranges.push(offsets::in_cluster(cluster, read, e, file_bytes));
+        }
+        t.next_range = 0;
+        t.progress = Progress::Located;
+    }
+
+    pub(super) fn events_step(&mut self, task: TaskId, e: &Events) -> Flow {
         match self.tasks[task].progress {
             Progress::Begun => {
-                let t = &mut self.tasks[task];
-                let mut cluster = clusters_from + t.iteration / steps;
-                while cluster < clusters_to && offsets::skipped(cluster, e.skip) {
-                    t.iteration = (cluster + 1 - clusters_from) * steps;
-                    cluster += 1;
-                }
-                if cluster >= clusters_to {
-                    return self.advance(task);
-                }
-                let step = t.iteration % steps;
-                let mine = (first + count).min((cluster + 1) * e.per_cluster)
-                    - first.max(cluster * e.per_cluster);
-                // The CPU work of the events is distributed evenly over the cluster's steps.
-                let work = mine * e.cpu_ns * (step + 1) / steps - mine * e.cpu_ns * step / steps;
-                t.progress = Progress::Worked;
-                if step == 0 {
-                    let job = &mut self.jobs[t.job.index()];
-                    job.events += mine;
-                    job.bytes.uncompressed_bytes += mine * e.uncompressed;
-                }
+                let Some(work) = self.work_of_events(task, e) else { return self.advance(task) };
+                self.tasks[task].progress = Progress::Worked;
                 self.compute(task, work)
             }
             Progress::Worked => {
-                let instance = self.current_file(task, e.file);
-                let file_bytes = self.instances[instance].bytes;
-                let t = &mut self.tasks[task];
-                let cluster = clusters_from + t.iteration / steps;
-                let step = t.iteration % steps;
-                t.iteration += 1;
-                t.ranges.clear();
-                for read in step * per_step..((step + 1) * per_step).min(u64::from(e.reads)) {
-                    let range = offsets::in_cluster(cluster, read, e, file_bytes);
-                    t.ranges.push(range);
-                }
-                t.next_range = 0;
-                t.progress = Progress::Located;
+                self.locate_events(task, e);
                 Flow::On
             }
             _ => match self.vector_step(task, e.file, e.access) {

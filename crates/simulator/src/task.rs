@@ -7,7 +7,7 @@ use headrace_model::stream::Stream;
 use headrace_model::Nanos;
 
 use crate::ids::{JobId, TaskId};
-use crate::world::{Event, Flow, Phase, Progress, State, Task, TaskFile, World};
+use crate::world::{Ahead, Event, Flow, Phase, Progress, State, Task, TaskFile, World};
 
 impl World<'_> {
     pub fn new_task(&mut self, host: u32, slot: u32, job: JobId, process: u32) -> TaskId {
@@ -54,6 +54,7 @@ impl World<'_> {
             worked_ns: 0,
             copying: None,
             take_waits: false,
+            ahead: Ahead::default(),
         })
     }
 
@@ -68,7 +69,7 @@ impl World<'_> {
         t.since = now;
         t.state = state;
         t.wait_phase = phase;
-        if t.copying.is_some() || span == 0 {
+        if t.aside() || span == 0 {
             return;
         }
         let job = &mut self.jobs[t.job.index()];
@@ -120,7 +121,7 @@ impl World<'_> {
         let on_cpu = cpu_ns.min(elapsed);
         t.since = now;
         t.state = State::Other;
-        if t.copying.is_none() {
+        if !t.aside() {
             let ledger = &mut self.jobs[t.job.index()].ledger;
             ledger.on_cpu_ns += on_cpu;
             ledger.wait_cpu_ns += elapsed - on_cpu;
@@ -152,6 +153,10 @@ impl World<'_> {
             self.tasks.remove(task);
             return;
         }
+        if self.tasks[task].ahead.is_reader {
+            return self.end_reader(task);
+        }
+        self.abandon_reader(task);
         self.enter(task, State::Other, Phase::None);
         self.packet_failed(task);
         for set in 0..self.scenario.files.len() as u32 {

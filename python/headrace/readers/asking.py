@@ -12,10 +12,9 @@ The requests follow from a file's layout and the reader's rules:
   request while they span less than 256 000 bytes (TFile::ReadBuffers).
 * For a member of a split collection of a TTree, RDataFrame gives TTreeCache the whole collection,
   so the baskets of all its members are requested.
-* ROOT reads an RNTuple cluster by cluster, one cluster ahead in a separate thread. Pages are joined
-  over gaps until the gaps make up a quarter of the bytes needed
-  (RPageSourceFile::PrepareSingleCluster). This model reads the next cluster before it processes the
-  current one.
+* ROOT reads an RNTuple cluster by cluster, one cluster ahead in a separate thread (RClusterPool).
+  Pages are joined over gaps until the gaps make up a quarter of the bytes needed
+  (RPageSourceFile::PrepareSingleCluster).
 """
 
 from __future__ import annotations
@@ -122,7 +121,7 @@ def asked(
         runs = list(zip([0, *ends[:-1]], ends, strict=True))
         chosen = [(begin, end, _within(wanted, begin, end)) for begin, end in runs]
         return (
-            _by_cluster(chosen, gap_share=GAP_SHARE, ahead=not by_cluster)
+            _by_cluster(chosen, gap_share=GAP_SHARE)
             if is_ntuple
             else _cached(chosen, 0.0 if by_cluster else _cache_bytes(layout), besides)
         )
@@ -257,30 +256,19 @@ def read_buffers(places: Sequence[ByteRange]) -> list[ByteRange]:
     return reads
 
 
-def _by_cluster(
-    runs: list[tuple[int, int, list[Piece]]], gap_share: float, *, ahead: bool
-) -> list[Asked]:
-    """Return the reads of an RNTuple: each cluster's pages, joined over small gaps.
-
-    With `ahead` the next cluster is read before the CPU work on the current one.
-    """
-    reads = [
-        join_over_gaps(
-            sorted({(piece.offset, piece.compressed_bytes) for piece in pieces}), gap_share
+def _by_cluster(runs: list[tuple[int, int, list[Piece]]], gap_share: float) -> list[Asked]:
+    """Return the reads of an RNTuple: each cluster's pages, joined over small gaps."""
+    return [
+        _asked(
+            begin,
+            end,
+            join_over_gaps(
+                sorted({(piece.offset, piece.compressed_bytes) for piece in pieces}), gap_share
+            ),
+            pieces,
         )
-        for _, _, pieces in runs
+        for begin, end, pieces in runs
     ]
-    found: list[Asked] = []
-    for number, (begin, end, pieces) in enumerate(runs):
-        if ahead:
-            ranges = [
-                *(reads[0] if number == 0 else []),
-                *(reads[number + 1] if number + 1 < len(reads) else []),
-            ]
-        else:
-            ranges = reads[number]
-        found.append(_asked(begin, end, ranges, pieces))
-    return found
 
 
 def join_over_gaps(places: Sequence[ByteRange], gap_share: float) -> list[ByteRange]:

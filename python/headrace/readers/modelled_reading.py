@@ -21,6 +21,9 @@ FILE = "data"
 JOB_MEMORY_BYTES = 400_000_000
 """Resident memory of a job with uproot and its arrays, or with ROOT: measured on `bench`."""
 
+CLUSTERS_AHEAD = 1
+"""Clusters of an RNTuple that ROOT reads ahead (RNTupleReadOptions: a bunch of one cluster)."""
+
 _NS_A_S = 1_000_000_000
 
 
@@ -44,6 +47,7 @@ def modelled_reading(
     byte_ns = cost.byte_ns + (costs.DECOMPRESSION_NS[data.codec] if data.compressed else 0.0)
     access = "mapped" if options.reader == "uproot" and options.access == "mmap" else "buffered"
     page_by_page = options.reader == "uproot" and data.format == "rntuple"
+    ahead = CLUSTERS_AHEAD if options.reader != "uproot" and data.format == "rntuple" else 0
     read = data.columns(columns, options.reader)
     runs = asked(
         layout,
@@ -64,7 +68,10 @@ def modelled_reading(
             + event_ns * run.events
         )
         each = work // (len(run.ranges) + 1) if page_by_page else 0
-        steps.append(_run_step(run, work, each, access))
+        step = _run_step(run, work, each, access)
+        if ahead:
+            step["ahead"] = ahead
+        steps.append(step)
         if after_run is not None:
             steps += after_run(run)
     steps.append({"do": "close", "file": FILE})

@@ -177,6 +177,11 @@ pub enum Step {
         /// Ranges combined into one vectored read (TTreeCache); 1: no vectored reads.
         #[serde(default = "one")]
         vector: u32,
+        /// Groups of reads that a thread of the job reads ahead of the work (RNTuple's cluster pool,
+        /// TTreeCache with prefetching); 0: reads and work take turns. A group is a
+        /// vectored read.
+        #[serde(default)]
+        ahead: u32,
         /// Events that each repetition represents.
         #[serde(default)]
         events: u64,
@@ -209,6 +214,11 @@ pub enum Step {
         unordered: bool,
         #[serde(default)]
         access: Access,
+        /// Groups of reads that a thread of the job reads ahead of the work (RNTuple's cluster pool,
+        /// TTreeCache with prefetching); 0: reads and work take turns. A group is a
+        /// vectored read.
+        #[serde(default)]
+        ahead: u32,
     },
     /// Reads or writes at given positions, one after another: a recorded or computed sequence in
     /// compact form.
@@ -229,6 +239,11 @@ pub enum Step {
         cpu_after_ns: u64,
         #[serde(default)]
         access: Access,
+        /// Groups of reads that a thread of the job reads ahead of the work (RNTuple's cluster pool,
+        /// TTreeCache with prefetching); 0: reads and work take turns. A group is
+        /// the whole step: all of its reads come before its work.
+        #[serde(default)]
+        ahead: u32,
         /// Events that the whole step represents, and the uncompressed size of their data.
         #[serde(default)]
         events: u64,

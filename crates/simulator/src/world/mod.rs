@@ -36,7 +36,7 @@ pub(crate) use io::{Io, IoKind, Op, OpKind, OpStage, Parent};
 pub(crate) use journal::{Journal, JournalState};
 pub(crate) use series::Sampler;
 pub(crate) use task::{
-    CopyStep, Copying, Flow, Packet, Phase, Progress, Staged, State, Task, TaskFile,
+    Ahead, CopyStep, Copying, Flow, Packet, Phase, Progress, Staged, State, Task, TaskFile,
 };
 
 /// Event types. Small and `Copy`: the queue stores them by value.

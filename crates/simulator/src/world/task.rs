@@ -89,6 +89,8 @@ pub(crate) enum Progress {
     Draining,
     /// The process waits for a staged file.
     AwaitsStaged,
+    /// The process waits for reads that run ahead.
+    AwaitsAhead,
     /// The instruction is complete as soon as the process resumes.
     Ending,
 }
@@ -101,6 +103,26 @@ pub(crate) enum CopyStep {
     /// The CPU work of the chunk.
     Work,
     Write,
+}
+
+/// State of reads that run ahead of a process's work: of the process, and of its reader.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ahead {
+    /// The process's reader, while it runs.
+    pub reader: Option<TaskId>,
+    /// Groups that are read and that the process has not finished.
+    pub ready: u32,
+    /// The process waits for a group.
+    pub awaits: bool,
+    /// Work and sleep of the process's current group.
+    pub work_ns: u64,
+    pub wait_ns: u64,
+    /// This is a reader.
+    pub is_reader: bool,
+    /// The reader's process; none once that has ended.
+    pub parent: Option<TaskId>,
+    /// The reader waits until its process has finished a group.
+    pub paused: bool,
 }
 
 /// A process.
@@ -140,6 +162,14 @@ pub(crate) struct Task {
     pub worked_ns: u64,
     pub copying: Option<Copying>,
     pub take_waits: bool,
+    pub ahead: Ahead,
+}
+
+impl Task {
+    /// Return whether its time is not in its job's ledger: a stager, or a reader.
+    pub fn aside(&self) -> bool {
+        self.copying.is_some() || self.ahead.is_reader
+    }
 }
 
 /// How a process continues after a step.

@@ -1,5 +1,6 @@
 //! All integration tests of the crate in one binary, so that they are linked once.
 
+mod ahead;
 mod common;
 mod drive_faults;
 mod end_to_end;
