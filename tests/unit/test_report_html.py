@@ -8,8 +8,10 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
+from bokeh.document import Document
 
 from headrace.analysis.findings import Findings, Knee, LeftOut
 from headrace.report import write_report
@@ -75,6 +77,33 @@ def page_json(text: str) -> dict[str, object]:
     )
     assert match
     return json.loads(match[1])
+
+
+def models_of(value: object) -> list[dict[str, Any]]:
+    """Return every model of a figure of the page, in the order in which it is read."""
+    if isinstance(value, dict):
+        own = [value] if value.get("type") == "object" else []
+        return own + [model for each in value.values() for model in models_of(each)]
+    return [model for each in value for model in models_of(each)] if isinstance(value, list) else []
+
+
+def test_figures_are_what_bokeh_writes(page: str) -> None:
+    """Bokeh checks every model and property that it reads."""
+    data: Any = page_json(page)
+    items = [*data["figures"], *(each["item"] for each in data["series_figures"])]
+    assert len(items) >= 8
+    for item in items:
+        read = Document.from_json(item["doc"])
+        assert [root.id for root in read.roots] == [item["root_id"]]
+        again = {model["id"]: model for model in models_of(read.to_json(deferred=False))}
+        mine = {model["id"]: model for model in models_of(item["doc"]["roots"])}
+        assert mine.keys() <= again.keys()
+        for number, model in mine.items():
+            assert model["name"] == again[number]["name"]
+            kept = again[number].get("attributes", {}).keys()  # all but defaults
+            assert kept <= model.get("attributes", {}).keys(), model["name"]
+    ids = [model["id"] for item in items for model in models_of(item["doc"])]
+    assert len(ids) == len(set(ids))
 
 
 def without_scripts(text: str) -> str:

@@ -15,6 +15,7 @@ import pytest
 
 from headrace import engine, faults, launchers, meters, probes, targets, workloads
 from headrace.registry import Plugins
+from synthetic_records import Truth, plan_of, write_results
 
 STUDY = """
 headrace = 1
@@ -76,6 +77,16 @@ def test_validate_imports_what_the_study_names(tmp_path: Path) -> None:
         package = f"headrace.{name}"
         every = {each.name for each in pkgutil.iter_modules(sys.modules[package].__path__)}
         assert {each for each in every if f"{package}.{each}" in modules} <= allowed, package
+
+
+@pytest.mark.slow
+def test_a_report_imports_no_bokeh(tmp_path: Path) -> None:
+    """Its figures are written as what Bokeh's script reads (`headrace/report/bokeh_json.py`)."""
+    plan = plan_of([{"target": "disk", "workload": "higgs", "slots": 1}], 3)
+    write_results(tmp_path / "results", plan, Truth(), series=True)
+    modules = imported(tmp_path, "report", "results")
+    assert (tmp_path / "results" / "report.html").exists()
+    assert not modules & {"bokeh", "duckdb", "matplotlib"}
 
 
 PACKAGES = (engine, faults, launchers, meters, probes, targets, workloads)

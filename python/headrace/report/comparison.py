@@ -15,8 +15,8 @@ from rich.markup import escape
 
 from headrace.analysis.findings import Comparison, Difference
 from headrace.metrics.shown import ShownMetric, show
-from headrace.report import figures, tables, wording
-from headrace.report.html import asset, bokeh_script, environment
+from headrace.report import bokeh_json, figures, tables, wording
+from headrace.report.html import asset, environment
 from headrace.report.numbers import interval_text, number, percent, value_text
 from headrace.report.text_table import TextTable, WholeText
 from headrace.report.whole_file import write_whole
@@ -208,7 +208,7 @@ def render_comparison(comparison: Comparison, folder_a: str = "", folder_b: str 
             trials_folder="trials",
             folder_a=f"{folder_a}/trials" if folder_a else "",
             folder_b=f"{folder_b}/trials" if folder_b else "",
-            bokeh=bokeh_script(),
+            bokeh=bokeh_json.script(),
             data=json.dumps({"figures": items}, separators=(",", ":"), allow_nan=False).replace(
                 "<", "\\u003c"
             ),

@@ -10,10 +10,6 @@ import textwrap
 from dataclasses import dataclass
 from typing import Any
 
-import bokeh.document
-import bokeh.models
-import bokeh.plotting
-
 from headrace.analysis.findings import Estimate, FactorEffect, LevelEffect
 from headrace.metrics.shown import ShownMetric, show
 from headrace.palette import (
@@ -25,14 +21,10 @@ from headrace.palette import (
     GREY,
     VERMILLION,
 )
+from headrace.report.bokeh_json import BokehFigure, Json, Model, field, value
 from headrace.report.numbers import interval_text, value_text
 from headrace.report.select import DRAWN_AT_ONCE
 from headrace.report.wording import LevelNames, factor_text
-
-# Any: the annotations of Bokeh's models miss many of their properties.
-models: Any = bokeh.models
-plotting: Any = bokeh.plotting
-documents: Any = bokeh.document
 
 _CURVE_TIP = """<div class="tip"><strong>@label</strong><br>\
 @load @noun: <strong>@text</strong> @mark<br>
@@ -49,38 +41,8 @@ _EFFECT_TIP = """<div class="tip"><strong>@level</strong><br>\
 @text<br><span>@interval</span><br><span>@trials</span></div>"""
 
 
-def _figure(title: str, x_title: str, y_title: str, height: int = 330, **options: Any) -> Any:
-    plot = plotting.figure(
-        height=height,
-        sizing_mode="stretch_width",
-        tools=[models.BoxZoomTool(), models.ResetTool(), models.SaveTool()],
-        active_drag=None,
-        toolbar_location="above",
-        title=title,
-        x_axis_label=x_title,
-        y_axis_label=y_title,
-        min_border_right=14,
-        **options,
-    )
-    plot.toolbar.logo = None
-    plot.toolbar.autohide = True
-    plot.title.text_font_size = "14px"
-    plot.title.text_color = "#1a1a1a"
-    plot.outline_line_color = None
-    # White, not transparent: Bokeh clears earlier drawings by painting over them.
-    plot.background_fill_color = "#ffffff"
-    plot.border_fill_color = "#ffffff"
-    for axis in plot.axis:
-        axis.axis_label_text_font_style = "normal"
-        axis.axis_label_text_font_size = "13px"
-        axis.axis_label_text_color = "#333333"
-        axis.major_label_text_font_size = "12px"
-        axis.major_label_text_color = "#333333"
-        axis.axis_line_color = "#888888"
-        axis.major_tick_line_color = "#888888"
-        axis.minor_tick_line_color = None
-    plot.grid.grid_line_color = "#e6e6e6"
-    return plot
+def _coloured(colour: Json) -> dict[str, Json]:
+    return {"line_color": colour, "fill_color": colour, "hatch_color": colour}
 
 
 def axis_scale(largest: float) -> tuple[float, str]:
@@ -96,17 +58,6 @@ def axis_title(shown: ShownMetric, prefix: str) -> str:
     """Return title and unit of an axis whose numbers are scaled: `Event rate (M events/s)`."""
     unit = f"{prefix} {shown.unit}".strip()
     return f"{shown.title} ({unit})" if unit else shown.title
-
-
-def _whisker(source: Any, colour: str, **where: str) -> Any:
-    return models.Whisker(
-        source=source,
-        line_color=colour,
-        line_width=1.5,
-        upper_head=models.TeeHead(size=8, line_color=colour),
-        lower_head=models.TeeHead(size=8, line_color=colour),
-        **where,
-    )
 
 
 def _in_order(levels: tuple[LevelEffect, ...]) -> list[LevelEffect]:
@@ -126,30 +77,34 @@ def _row_height(labels: list[str]) -> int:
     return 26 if lines == 1 else 10 + 15 * lines
 
 
-def _row_whisker(source: Any, base: str) -> Any:
-    heads = {
-        "upper_head": models.TeeHead(size=8, line_color=GREY),
-        "lower_head": models.TeeHead(size=8, line_color=GREY),
-    }
-    return models.Whisker(
-        source=source,
-        base=base,
-        lower="low",
-        upper="high",
-        dimension="width",
-        line_color=GREY,
-        line_width=2,
-        **heads,
+def _rows(
+    element: str,
+    titles: tuple[str, str],
+    names: str,
+    data: dict[str, list[Any]],
+    bounds: tuple[float, float],
+) -> tuple[BokehFigure, Model]:
+    """Return a figure with one row for each name of the column `names`, and its source.
+
+    `titles`: of the figure and of its x axis.
+    """
+    figure = BokehFigure(
+        element,
+        *titles,
+        "",
+        height=90 + _row_height(data[names]) * len(data[names]),
+        x_range=bounds,
+        y_range=list(reversed(data[names])),
     )
+    return figure, figure.source(data)
 
 
-def _item(plot: Any, element: str) -> dict[str, object]:
-    """Return what `bokeh.embed.json_item` returns; that visits every model three times more."""
-    document = documents.Document()
-    document.title = ""
-    document.add_root(plot)
-    made = document.to_json(deferred=False)
-    return {"target_id": element, "root_id": plot.id, "doc": made, "version": bokeh.__version__}
+def _row_marks(figure: BokehFigure, source: Model, names: str, tip: str) -> dict[str, object]:
+    """Add intervals, marks and what the mouse shows; return the figure."""
+    figure.whisker(source, GREY, 2, names, rows=True)
+    dots = figure.scatter("value", names, source, size=10, look=_coloured(field("colour")))
+    figure.hover([dots], tip)
+    return figure.item()
 
 
 _CURVE_COLUMNS = (
@@ -166,49 +121,52 @@ def curve_figure(
     crosses points of invalid trials (`distrusted`), and a line the required efficiency when `bound`
     (in per cent) is given.
     """
-    most = max(loads, default=1)
-    plot = _figure(
-        title, "", "", x_range=models.Range1d(0, most * 1.06), y_range=models.Range1d(0, 1)
-    )
-    plot.xaxis.ticker = models.FixedTicker(ticks=_ticks(loads))
-    knees = models.ColumnDataSource({"load": [], "value": [], "colour": []}, name="knees")
-    plot.scatter(
-        "load", "value", source=knees, size=18, fill_color=None, line_color="colour", line_width=2
-    )
-    lines: list[Any] = []
-    for index in range(DRAWN_AT_ONCE):
-        source = _empty(f"curve-{index}", _CURVE_COLUMNS)
-        colour = CURVE_COLOURS[index]
-        plot.add_layout(_whisker(source, colour, base="load", lower="low", upper="high"))
-        plot.line("load", "value", source=source, color=colour, width=2, dash=CURVE_DASHES[index])
-        lines.append(
-            plot.scatter(
-                "load", "value", source=source, marker=CURVE_MARKERS[index], size=9, color=colour
-            )
-        )
-    distrusted = _empty(
-        "distrusted", ("load", "noun", "value", "label", "text", "reasons", "trials")
-    )
-    crosses = plot.scatter(
-        "load", "value", source=distrusted, marker="x", size=10, color=GREY, line_width=2, alpha=0.7
+    figure = _over_loads(element, title, "", loads)
+    knees = figure.source({"load": [], "value": [], "colour": []}, "knees")
+    ring: dict[str, Json] = {"line_color": field("colour"), "fill_color": value(None)}
+    ring["line_width"] = value(2)
+    figure.scatter("load", "value", knees, size=18, look=ring)
+    lines = [_curve(figure, f"curve-{index}", index) for index in range(DRAWN_AT_ONCE)]
+    columns = ("load", "noun", "value", "label", "text", "reasons", "trials")
+    distrusted = _empty(figure, "distrusted", columns)
+    crosses = figure.scatter(
+        "load",
+        "value",
+        distrusted,
+        size=10,
+        marker="x",
+        alpha=0.7,
+        look={"line_width": value(2), **_coloured(value(GREY))},
     )
     if bound is not None:
-        plot.add_layout(
-            models.Span(
-                location=bound,
-                dimension="width",
-                line_color=BLACK,
-                line_dash="dashed",
-                line_width=1,
-            )
-        )
-    plot.add_tools(models.HoverTool(renderers=lines, tooltips=_CURVE_TIP, mode="mouse"))
-    plot.add_tools(models.HoverTool(renderers=[crosses], tooltips=_DISTRUSTED_TIP, mode="mouse"))
-    return _item(plot, element)
+        figure.span(bound, "width", BLACK)
+    figure.hover(lines, _CURVE_TIP)
+    figure.hover([crosses], _DISTRUSTED_TIP)
+    return figure.item()
 
 
-def _empty(name: str, columns: tuple[str, ...]) -> Any:
-    return models.ColumnDataSource({column: list[Any]() for column in columns}, name=name)
+def _over_loads(element: str, title: str, y_title: str, loads: list[int]) -> BokehFigure:
+    most = max(loads, default=1)
+    x_range = (0, most * 1.06)
+    return BokehFigure(
+        element, title, "", y_title, x_range=x_range, y_range=(0, 1), x_ticks=_ticks(loads)
+    )
+
+
+def _curve(figure: BokehFigure, name: str, index: int, title: str | None = None) -> Model:
+    """Add an empty curve with intervals in the look of this index; return its marks."""
+    source = _empty(figure, name, _CURVE_COLUMNS)
+    colour = CURVE_COLOURS[index]
+    figure.whisker(source, colour, 1.5, "load")
+    dash = CURVE_DASHES[index]
+    figure.line("load", "value", source, colour=colour, width=2, dash=dash)
+    look = _coloured(value(colour))
+    marker = CURVE_MARKERS[index]
+    return figure.scatter("load", "value", source, size=9, marker=marker, name=title, look=look)
+
+
+def _empty(figure: BokehFigure, name: str, columns: tuple[str, ...]) -> Model:
+    return figure.source({column: [] for column in columns}, name)
 
 
 def _ticks(loads: list[int]) -> list[int]:
@@ -225,33 +183,10 @@ def byte_figure(element: str, names: list[ShownMetric], loads: list[int]) -> dic
     """Return a figure of the byte rates of one curve against the load; each source has the name
     of its metric."""
     unit = names[0].unit if names else "B/s"
-    plot = _figure(
-        "Bytes per second at each boundary",
-        "",
-        f"Rate ({unit})",
-        x_range=models.Range1d(0, max(loads, default=1) * 1.06),
-        y_range=models.Range1d(0, 1),
-    )
-    plot.xaxis.ticker = models.FixedTicker(ticks=_ticks(loads))
-    lines: list[Any] = []
-    for index, shown in enumerate(names):
-        source = _empty(shown.name, _CURVE_COLUMNS)
-        colour = CURVE_COLOURS[index]
-        plot.add_layout(_whisker(source, colour, base="load", lower="low", upper="high"))
-        plot.line("load", "value", source=source, color=colour, width=2, dash=CURVE_DASHES[index])
-        lines.append(
-            plot.scatter(
-                "load",
-                "value",
-                source=source,
-                marker=CURVE_MARKERS[index],
-                size=9,
-                color=colour,
-                name=shown.title,
-            )
-        )
-    plot.add_tools(models.HoverTool(renderers=lines, tooltips=_BYTE_TIP, mode="mouse"))
-    return _item(plot, element)
+    figure = _over_loads(element, "Bytes per second at each boundary", f"Rate ({unit})", loads)
+    lines = [_curve(figure, each.name, index, each.title) for index, each in enumerate(names)]
+    figure.hover(lines, _BYTE_TIP)
+    return figure.item()
 
 
 def effect_figure(
@@ -280,24 +215,13 @@ def effect_figure(
             rows["interval"].append(interval_text(estimate, shown) or "no interval")
             rows["trials"].append(f"{estimate.n} trials, {estimate.method}")
             rows["colour"].append(CURVE_COLOURS[index % 4])
-    source = models.ColumnDataSource(rows)
+    # The heading above names the metric; a longer title would be wider than a phone.
+    titles = ("Means by level", axis_title(shown, prefix))
     low, high = min(rows["low"], default=0.0), max(rows["high"], default=1.0)
     room = (high - low) * 0.08 or 1.0
-    plot = _figure(
-        # The heading above names the metric; a longer title would be wider than a phone.
-        "Means by level",
-        axis_title(shown, prefix),
-        "",
-        height=90 + _row_height(rows["level"]) * len(rows["level"]),
-        y_range=list(reversed(rows["level"])),
-        x_range=models.Range1d(low - room, high + room),
-    )
-    plot.left[0].formatter = models.CategoricalTickFormatter()
-    plot.ygrid.grid_line_dash = "dotted"
-    plot.add_layout(_row_whisker(source, "level"))
-    dots = plot.scatter("value", "level", source=source, size=10, color="colour")
-    plot.add_tools(models.HoverTool(renderers=[dots], tooltips=_EFFECT_TIP, mode="mouse"))
-    return _item(plot, element)
+    figure, source = _rows(element, titles, "level", rows, (low - room, high + room))
+    figure.dotted_rows()
+    return _row_marks(figure, source, "level", _EFFECT_TIP)
 
 
 _RATIO_COLOURS = {"a": CURVE_COLOURS[1], "b": CURVE_COLOURS[0], "": GREY}
@@ -316,30 +240,15 @@ def ratio_figure(
         "verdict": [text for _, _, text, _ in rows],
         "colour": [_RATIO_COLOURS[side] for _, _, _, side in rows],
     }
-    source = models.ColumnDataSource(data)
     low, high = min([1.0, *data["low"]]), max([1.0, *data["high"]])
     room = (high - low) * 0.08 or 0.1
-    plot = _figure(
-        title,
-        "B / A",
-        "",
-        height=90 + _row_height(data["cell"]) * len(rows),
-        y_range=list(reversed(data["cell"])),
-        x_range=models.Range1d(low - room, high + room),
-    )
-    plot.add_layout(
-        models.Span(
-            location=1, dimension="height", line_color=BLACK, line_dash="dashed", line_width=1
-        )
-    )
-    plot.add_layout(_row_whisker(source, "cell"))
-    dots = plot.scatter("value", "cell", source=source, size=10, color="colour")
+    figure, source = _rows(element, (title, "B / A"), "cell", data, (low - room, high + room))
+    figure.span(1, "height", BLACK)
     tip = (
         '<div class="tip"><strong>@cell</strong><br>@value{0.000} (@low{0.000} – '
         "@high{0.000})<br>@verdict</div>"
     )
-    plot.add_tools(models.HoverTool(renderers=[dots], tooltips=tip, mode="mouse"))
-    return _item(plot, element)
+    return _row_marks(figure, source, "cell", tip)
 
 
 @dataclass(frozen=True)
@@ -420,21 +329,22 @@ def series_figure(element: str, title: str, names: list[str]) -> dict[str, objec
     It has one source, `series`, with `time_s` and a column for each name. Triangles at the bottom
     mark starts and ends of jobs (`starts`, `ends`) in figures of power and of running jobs.
     """
-    source = models.ColumnDataSource({"time_s": [], **{name: [] for name in names}}, name="series")
-    plot = _figure(
+    figure = BokehFigure(
+        element,
         title,
         "Time since the jobs' release (s)",
         "",
         height=230,
-        x_range=models.Range1d(0, 1),
-        y_range=models.Range1d(0, 1),
+        x_range=(0, 1),
+        y_range=(0, 1),
     )
+    source = figure.source({"time_s": [], **{name: [] for name in names}}, "series")
     lines = [
-        plot.line(
+        figure.line(
             "time_s",
             name,
-            source=source,
-            color=CURVE_COLOURS[index],
+            source,
+            colour=CURVE_COLOURS[index],
             width=1.8,
             dash=CURVE_DASHES[index],
             name=name,
@@ -445,7 +355,8 @@ def series_figure(element: str, title: str, names: list[str]) -> dict[str, objec
         ("starts", "triangle", GREEN),
         ("ends", "inverted_triangle", VERMILLION),
     ):
-        marks = models.ColumnDataSource({"time_s": [], "value": []}, name=name)
-        plot.scatter("time_s", "value", source=marks, marker=marker, size=8, color=colour)
-    plot.add_tools(models.HoverTool(renderers=lines, tooltips=_SERIES_TIP, mode="mouse"))
-    return _item(plot, element)
+        marks = figure.source({"time_s": [], "value": []}, name)
+        look = _coloured(value(colour))
+        figure.scatter("time_s", "value", marks, size=8, marker=marker, look=look)
+    figure.hover(lines, _SERIES_TIP)
+    return figure.item()

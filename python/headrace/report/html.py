@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypedDict
 
-from bokeh.resources import Resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from headrace.analysis.findings import Findings
@@ -19,6 +18,7 @@ from headrace.metrics.shown import ShownMetric, show
 from headrace.palette import CURVE_COLOURS, LEDGER_COLOURS, LEDGER_TEXT
 from headrace.report import (
     answers,
+    bokeh_json,
     energy,
     faults,
     figures,
@@ -73,11 +73,6 @@ def environment() -> Environment:
 def asset(name: str) -> str:
     """Return a template file unchanged."""
     return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
-
-
-def bokeh_script() -> str:
-    """Return Bokeh's core as text for an inline script element."""
-    return "\n".join(Resources(mode="inline", components=["bokeh"], log_level="error").js_raw)
 
 
 def _byte_rates(metrics: dict[str, ShownMetric]) -> list[ShownMetric]:
@@ -263,7 +258,7 @@ def render(
         groups=groups,
         series_trials=_trial_labels(shown, list(series)),
         series_figures=series_figures,
-        bokeh=bokeh_script(),
+        bokeh=bokeh_json.script(),
         script=asset("report.js"),
         data=data,
         **_answers_of(findings),
