@@ -6,12 +6,13 @@ import json
 import os
 import re
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-HEADRACE = Path(sys.executable).with_name("headrace")
+from command_server import HEADRACE as HEADRACE
+from command_server import run_command
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -73,14 +74,15 @@ class Workspace:
         )
 
     def run(self, *arguments: object, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
-        process = self.start(*arguments)
-        try:
-            out, err = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
-        assert "Traceback" not in err, err
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+        """Run a command to its end; `start` starts one as the shell does."""
+        ended = run_command(
+            [str(each) for each in arguments],
+            self.place,
+            {**os.environ, **self.environment},
+            timeout_s,
+        )
+        assert "Traceback" not in ended.stderr, ended.stderr
+        return ended
 
     def measure(self, study: Path, results: str = "results") -> subprocess.CompletedProcess[str]:
         return self.run("run", study, "--results", results, "--cache-dir", self.cache)

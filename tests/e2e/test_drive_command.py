@@ -6,24 +6,18 @@ import json
 import random
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tomlkit
 
+from command_server import run_command
 from headrace.catalog import entry, names
 
 
 def headrace(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", "from headrace.cli import main; main()", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    done = run_command(words)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done

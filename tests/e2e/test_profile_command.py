@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from command_server import run_command
 from workspace import Workspace
-
-HEADRACE = [sys.executable, "-c", "from headrace.cli import main; main()"]
 
 JOB = """
 import os, sys, time
@@ -35,14 +34,7 @@ def test_record_one_job_and_see_twenty_nodes_run_it(tmp_path: Path) -> None:
     profile = tmp_path / "job.toml"
 
     def headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
-        ended = subprocess.run(
-            [*HEADRACE, *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-            cwd=tmp_path,
-        )
+        ended = run_command(arguments, tmp_path)
         assert ended.returncode == 0, ended.stdout + ended.stderr
         return ended
 
@@ -115,14 +107,7 @@ def test_a_recording_overwrites_nothing_but_a_recording(workspace: Workspace) ->
 def test_a_profile_of_another_ending_is_refused_before_anything_runs(
     tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
-    ended = subprocess.run(
-        [*HEADRACE, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        cwd=tmp_path,
-    )
+    ended = run_command(arguments, tmp_path)
     assert ended.returncode == 2
     assert "given: x.hrp); allowed: x.toml" in " ".join(ended.stderr.split())
     assert not list(tmp_path.iterdir())

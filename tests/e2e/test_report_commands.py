@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from command_server import run_command
 from synthetic_records import Truth, plan_of, write_results
 
 CELLS = [{"target": "disk", "workload": "higgs", "slots": slots} for slots in (1, 2)]
@@ -21,15 +22,7 @@ CELLS = [{"target": "disk", "workload": "higgs", "slots": slots} for slots in (1
 def headrace(
     *words: str, code: int = 0, cwd: Path | None = None, columns: int = 80
 ) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", "from headrace.cli import main; main()", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        cwd=cwd,
-        env={**os.environ, "COLUMNS": str(columns)},
-    )
+    done = run_command(words, cwd, {**os.environ, "COLUMNS": str(columns)})
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done

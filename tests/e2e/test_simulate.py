@@ -19,6 +19,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from command_server import run_command
 from headrace.analysis.metrics import trial_metrics
 from headrace.analysis.read import read
 from headrace.catalog import entry
@@ -68,14 +69,7 @@ repeats = { min = 2 }
 
 
 def headrace(*words: str, code: int = 0, cwd: Path) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", "from headrace.cli import main; main()", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        cwd=cwd,
-    )
+    done = run_command(words, cwd)
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from command_server import run_command
 from headrace.errors import HeadraceError
 from headrace.system.cluster import Cluster
 from headrace.system.journal import Journal
@@ -230,14 +231,7 @@ def test_a_namespace_that_a_crash_left_is_named_and_undone(tmp_path: Path) -> No
     assert left
 
     def headrace(*words: str) -> str:
-        done = subprocess.run(
-            [*HEADRACE, *words],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        done = run_command(words, tmp_path, environment)
         assert "Traceback" not in done.stderr
         return " ".join((done.stdout + done.stderr).split())
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from command_server import run_command
 from headrace.system import emulator, loops
 from headrace.system.journal import Journal
 from headrace.system.mounts import mount
@@ -31,9 +32,12 @@ COMMAND = [sys.executable, "-c", "from headrace.cli import main; main()"]
 def headrace(
     *words: str, code: int = 0, before: tuple[str, ...] = ()
 ) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [*before, *COMMAND, *words], capture_output=True, text=True, check=False, timeout=120
-    )
+    if before:
+        done = subprocess.run(
+            [*before, *COMMAND, *words], capture_output=True, text=True, check=False, timeout=120
+        )
+    else:
+        done = run_command(words)
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done

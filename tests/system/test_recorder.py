@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from command_server import run_command
 from headrace.datasets import DatasetSpec, materialise
 from headrace.profiles.programs import ProgramError
 from headrace.profiles.recorder import record
 from headrace.profiles.steps import Op, Recording, load
 from headrace.profiles.summary import summarise
 from headrace.workloads import kinds
-
-HEADRACE = [sys.executable, "-c", "from headrace.cli import main; main()"]
 
 
 @pytest.fixture
@@ -203,28 +202,14 @@ def test_the_command_line_keeps_the_program_s_exit_code_and_output(
         "-c",
         f"wc -c < {data}; exit 3",
     ]
-    ended = subprocess.run(
-        [*HEADRACE, *command], capture_output=True, text=True, check=False, timeout=60
-    )
+    ended = run_command(command)
     assert ended.returncode == 3, ended.stderr
     assert ended.stdout.strip() == "300000"
     assert "data.bin" not in profile.read_text()
-    shown = subprocess.run(
-        [*HEADRACE, "profile", "show", str(profile), "--draw"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    shown = run_command(["profile", "show", str(profile), "--draw"])
     assert shown.returncode == 0, shown.stderr
     assert (tmp_path / "job.png").exists()
-    gone = subprocess.run(
-        [*HEADRACE, "record", "--", "no-such-program-anywhere"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    gone = run_command(["record", "--", "no-such-program-anywhere"])
     assert gone.returncode == 2
     assert "no such program" in gone.stderr
     assert "Traceback" not in gone.stderr

@@ -1,0 +1,226 @@
+"""Run Headrace commands in processes forked from one that has imported the libraries they use.
+
+A command spends more CPU time on the import of pandas, Arrow and SciPy than on a small
+study, and the tests run hundreds. Here other packages than Headrace's are imported once for all
+commands of a test process. Headrace's own modules are imported by each command, in its order.
+
+`python command_server.py DESCRIPTOR` serves the socket DESCRIPTOR; `CommandServer` is its client.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import IO, NamedTuple
+
+HEADRACE = Path(sys.executable).with_name("headrace")
+
+LIBRARIES = (
+    *("asyncio", "email", "jinja2", "msgspec", "numpy"),
+    *(
+        "pandas",
+        "pyarrow.compute",
+        "pyarrow.dataset",
+        "pyarrow.parquet",
+        "pydantic",
+        "rich.console",
+    ),
+    *("rich.table", "rich.progress", "scipy.special", "tomllib", "typer", "typer._adapters"),
+)
+
+READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "OMP_", "OPENBLAS_", "TZ", "MALLOC", "ASAN")
+"""Beginnings of the names of variables that a process reads when it starts or imports."""
+
+
+class _Order(NamedTuple):
+    words: list[str]
+    folder: str
+    environment: dict[str, str]
+
+
+class CommandServer:
+    """The client of a process that forks commands."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()]
+            )
+
+    def run(
+        self, words: Sequence[str], folder: Path, environment: dict[str, str], timeout_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `headrace` with these words. Raise TimeoutExpired, after it was killed."""
+        order = json.dumps(_Order(list(words), str(folder), environment)).encode()
+        ours, theirs = socket.socketpair()
+        (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+        with theirs:
+            socket.send_fds(self._socket, [b"run"], [out_end, err_end, theirs.fileno()])
+        os.close(out_end)
+        os.close(err_end)
+        ours.sendall(len(order).to_bytes(8, "big") + order)
+        with ours, os.fdopen(out) as out_file, os.fdopen(err) as err_file:
+            texts = [_Reader(out_file), _Reader(err_file)]
+            pid = _number(ours)
+            try:
+                if not select.select([ours], [], [], timeout_s)[0]:
+                    raise subprocess.TimeoutExpired(["headrace", *words], timeout_s)
+            except BaseException:
+                os.kill(pid, signal.SIGKILL)
+                raise
+            code = _number(ours)
+            out_text, err_text = (each.text(timeout_s) for each in texts)
+        return subprocess.CompletedProcess(["headrace", *words], code, out_text, err_text)
+
+
+class _Reader(threading.Thread):
+    """Reads a file to its end while the command runs."""
+
+    def __init__(self, file: IO[str]) -> None:
+        super().__init__(daemon=True)
+        self._file = file
+        self._text = ""
+        self.start()
+
+    def run(self) -> None:
+        self._text = self._file.read()
+
+    def text(self, timeout_s: float) -> str:
+        """Return all; what the command left running may still hold its end of the pipe."""
+        self.join(timeout_s)
+        assert not self.is_alive(), "a process that the command left holds its output open"
+        return self._text
+
+
+@cache
+def _server() -> tuple[CommandServer, dict[str, str]]:
+    return CommandServer(), dict(os.environ)
+
+
+def _of_the_start(environment: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(READ_AT_START)}
+
+
+def run_command(
+    words: Sequence[str],
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    timeout_s: float = 300,
+) -> subprocess.CompletedProcess[str]:
+    """Run `headrace` with these words in a forked process, here and with the variables of this
+    process unless others are given.
+
+    A command whose variables only a new process would read is a new process.
+    """
+    folder = folder or Path.cwd()
+    environment = dict(os.environ if environment is None else environment)
+    server, started_with = _server()
+    if _of_the_start(environment) == _of_the_start(started_with):
+        return server.run(words, folder, environment, timeout_s)
+    return subprocess.run(
+        [str(HEADRACE), *words],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment,
+        timeout=timeout_s,
+    )
+
+
+# -- the process that forks --
+
+
+def _number(channel: socket.socket) -> int:
+    return int.from_bytes(_exactly(channel, 8), "big", signed=True)
+
+
+def _exactly(channel: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        more = channel.recv(size - len(found))
+        if not more:
+            raise EOFError("the process that forks commands has ended")
+        found += more
+    return found
+
+
+def _tell(channel: socket.socket, number: int) -> None:
+    channel.sendall(number.to_bytes(8, "big", signed=True))
+
+
+def _serve(orders: socket.socket) -> _Order | None:
+    """Fork a process for each order; return the order in it, and None when there are no more."""
+    running: dict[int, tuple[int, socket.socket]] = {}
+    while True:
+        ready, _, _ = select.select([orders, *running], [], [])
+        for pidfd in set(ready) & set(running):
+            pid, channel = running.pop(pidfd)
+            os.close(pidfd)
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            with channel:
+                _tell(channel, code)
+        if orders not in ready:
+            continue
+        message, descriptors, _, _ = socket.recv_fds(orders, 16, 3)
+        if not message:
+            return None
+        out, err, channel_fd = descriptors
+        channel = socket.socket(fileno=channel_fd)
+        pid = os.fork()
+        if pid == 0:
+            for descriptor in (orders.fileno(), *running):
+                os.close(descriptor)
+            return _become(channel, out, err)
+        os.close(out)
+        os.close(err)
+        running[os.pidfd_open(pid)] = pid, channel
+        _tell(channel, pid)
+
+
+def _become(channel: socket.socket, out: int, err: int) -> _Order:
+    """Make this process what a started command is; return its order."""
+    order = _Order(*json.loads(_exactly(channel, _number(channel))))
+    channel.close()
+    for number, descriptor in ((1, out), (2, err)):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    sys.stdout = sys.__stdout__ = os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.__stderr__ = os.fdopen(2, "w", closefd=False, errors="backslashreplace")
+    sys.stdout.reconfigure(write_through=unbuffered)
+    sys.stderr.reconfigure(line_buffering=True, write_through=unbuffered)
+    os.chdir(order.folder)
+    os.environ.clear()
+    os.environ.update(order.environment)
+    sys.argv = [str(HEADRACE), *order.words]
+    sys.path[0] = str(HEADRACE.parent)
+    return order
+
+
+def main() -> None:
+    """Serve; in the process of a command, run it."""
+    for name in LIBRARIES:
+        importlib.import_module(name)
+    import gc
+
+    gc.collect()
+    gc.freeze()
+    if _serve(socket.socket(fileno=int(sys.argv[1]))) is not None:
+        from headrace.cli import main as command
+
+        command()
+
+
+if __name__ == "__main__":
+    main()
