@@ -249,11 +249,20 @@ def test_reproduce_prints_the_promised_json(tmp_path: Path) -> None:
     assert {"table", "row", "column", "unit", "published", "obtained", "error", "role"} <= set(
         study["numbers"][0]
     )
-    assert all({"id", "holds", "why"} <= set(finding) for finding in study["findings"])
+    wanted = {"id", "holds", "why", "origin", "origin_why"}
+    assert all(wanted <= set(finding) for finding in study["findings"])
+    assert {finding["origin"] for finding in study["findings"]} == {
+        "predicted",
+        "built in",
+        "chosen",
+    }
+    assert study["summary"]["null_median_error"] == pytest.approx(0.25)
+    assert "Infinity" not in done.stdout
     assert len(study["findings"]) == 13
     page = (tmp_path / "page.html").read_text()
     assert page.count("<svg") == 2
     assert "does not hold" in page
+    assert "Null model: as many workers" in page
     assert "matplotlib.org" not in page
 
 

@@ -5,6 +5,7 @@ A ratchet: these figures were reached, and may only get better.
 
 import json
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -56,6 +57,15 @@ def test_times_and_energies_lie_close(result: Reproduced) -> None:
         if number.error_in == "relative" and number.table != "nas-power"
     )
     assert worst <= 0.10
+
+
+def test_the_null_model_is_the_calibrate_row_of_the_drive_and_slot_size(result: Reproduced) -> None:
+    """Times err by 0.54 %, which the simulation does not reach."""
+    null = [abs(each.null_error or 0.0) for each in result.predicted if each.unit == "min"]
+    assert median(null) == pytest.approx(0.0054, abs=0.0001)
+    reached = summary(result)
+    assert reached["null_median_error"] < reached["median_error"]
+    assert reached["null_median_points"] > reached["median_points"]
 
 
 def test_calibrated_rows_lie_closer(result: Reproduced) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.reproduce import MODULES, summary
+from headrace.reproduce.origins import KINDS, ORIGINS
 from headrace.reproduce.published import published
 from reproductions import reproduced
 
@@ -75,6 +76,23 @@ def test_findings_hold(study: str, shared_folder: Path) -> None:
     assert {finding.id for finding in findings} == set(published(study).findings)
     assert {finding.id for finding in findings if finding.holds} >= HOLD[study]
     assert all(finding.why for finding in findings)
+
+
+@pytest.mark.parametrize("study", MODULES)
+def test_every_finding_says_what_it_rests_on(study: str) -> None:
+    assert set(ORIGINS[study]) == set(published(study).findings)
+    assert all(origin.kind in KINDS and origin.why for origin in ORIGINS[study].values())
+
+
+@pytest.mark.parametrize("study", REACHED)
+def test_predicted_numbers_have_a_null_model(study: str, shared_folder: Path) -> None:
+    result = reproduced(study, shared_folder)
+    without = {each.column for each in result.predicted if each.null_error is None}
+    assert without <= {"price_per_gb_gbp"}  # price over capacity: both are inputs
+    assert all(each.null_error is None for each in result.numbers if each.role == "calibrate")
+    # The error of the obtained value is what the null model's is computed as.
+    for number in result.predicted:
+        assert number.error_of(number.obtained) == pytest.approx(number.error, abs=1e-9)
 
 
 @pytest.mark.parametrize("study", REACHED)

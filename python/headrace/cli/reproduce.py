@@ -210,33 +210,17 @@ def _rate(value: float | None, unit: str) -> str:
 
 
 def _show(result: Reproduced, every: bool) -> None:
-    from headrace.report.text_table import TextTable
     from headrace.reproduce import summary
+    from headrace.reproduce.null_models import NULL_MODELS
+    from headrace.reproduce.origins import KINDS
 
     out.rule(f"{result.id}: {result.title}")
     if every:
-        table = TextTable("table", "row", "column", "published", "obtained", "error", "role")
-        for number in result.numbers:
-            error = (
-                f"{number.error * 100:+.1f} points"
-                if number.error_in == "points"
-                else f"{number.error:+.1%}"
-            )
-            colour = "" if number.within or number.role == "calibrate" else "red"
-            table.add_row(
-                number.table,
-                number.label,
-                number.column,
-                f"{number.published} {number.unit}",
-                f"{number.obtained:.3g} {number.unit}",
-                error,
-                number.role,
-                style=colour,
-            )
-        out.print(table)
+        _show_numbers(result)
     for finding in result.findings:
         mark = "[green]holds        [/green]" if finding.holds else "[red]does not hold[/red]"
         out.print(f"{mark} {finding.id}: {finding.why}")
+        out.print(f"              {finding.origin}: {finding.origin_why}", style="dim")
     for parameter in result.fitted:
         out.print(
             f"fitted: {parameter.parameter} = {parameter.value:g} {parameter.unit} (to "
@@ -244,15 +228,47 @@ def _show(result: Reproduced, every: bool) -> None:
             style="dim",
         )
     found = summary(result)
-    said = [f"{found['findings_that_hold']} of {found['findings']} findings hold"]
+    held = ", ".join(f"{found['hold_by_origin'][kind]} {kind}" for kind in KINDS)
+    said = [f"{found['findings_that_hold']} of {found['findings']} findings hold ({held})"]
     if found["median_error"] is not None:
         said.append(
-            f"predicted numbers: median error {found['median_error']:.1%}, "
-            f"{found['within_25_percent']:.0%} within 25 %"
+            f"predicted numbers: median error {found['median_error']:.2%}, null model "
+            f"{_share(found['null_median_error'])}, {found['within_25_percent']:.0%} within 25 %"
         )
     if found["median_points"] is not None:
         said.append(
-            f"efficiencies and variations: median {found['median_points'] * 100:.1f} points, "
+            f"efficiencies and variations: median {found['median_points'] * 100:.1f} points, null "
+            f"model {(found['null_median_points'] or 0.0) * 100:.1f}, "
             f"{found['within_3_points']:.0%} within 3"
         )
+    if found["skill"] is not None:
+        said.append(f"skill {found['skill']:+.2f}")
     out.print("; ".join(said))
+    out.print(f"null model: {NULL_MODELS[result.id].says}", style="dim")
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2%}"
+
+
+def _show_numbers(result: Reproduced) -> None:
+    from headrace.report.text_table import TextTable
+    from headrace.reproduce.published import error_text
+
+    heads = ("table", "row", "column", "published", "obtained", "error", "null model", "role")
+    table = TextTable(*heads)
+    for number in result.numbers:
+        colour = "" if number.within or number.role == "calibrate" else "red"
+        null = number.null_error
+        table.add_row(
+            number.table,
+            number.label,
+            number.column,
+            f"{number.published} {number.unit}",
+            f"{number.obtained:.3g} {number.unit}",
+            error_text(number.error, number),
+            "" if null is None else error_text(null, number),
+            number.role,
+            style=colour,
+        )
+    out.print(table)

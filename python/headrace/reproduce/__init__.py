@@ -7,8 +7,9 @@ parameter with the rows to which it was fitted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from statistics import median
 from typing import Any, TypedDict
 
@@ -18,7 +19,15 @@ from headrace.errors import FileProblem, HeadraceError, StudyError
 from headrace.registry import nearest
 from headrace.reproduce import cluster_energy, proof_ssd, storage_options, worker_node_ssd
 from headrace.reproduce.cells import ObtainedCells, run_cells
-from headrace.reproduce.published import FittedParameter, Number, Reproduced, published
+from headrace.reproduce.null_models import NULL_MODELS, null_error
+from headrace.reproduce.origins import KINDS, Kind
+from headrace.reproduce.published import (
+    POINTS_SCALE,
+    FittedParameter,
+    Number,
+    Reproduced,
+    published,
+)
 from headrace.reproduce.study import StudyModule
 
 MODULES: dict[str, StudyModule] = {
@@ -80,7 +89,10 @@ def judged(module: StudyModule, cells: ObtainedCells) -> Reproduced:
         module.id,
         source.title,
         fitted(module),
-        tuple(module.numbers(cells, source)),
+        tuple(
+            replace(number, null_error=null_error(module.id, number, source))
+            for number in module.numbers(cells, source)
+        ),
         tuple(module.findings(cells, source)),
         source.notes,
         tuple(module.figures(cells, source)),
@@ -114,6 +126,14 @@ class Quality(TypedDict):
     within: float | None
     findings: int
     findings_that_hold: int
+    hold_by_origin: dict[Kind, int]
+    """Findings that hold: predicted, built in, chosen."""
+    null_median_error: float | None
+    """Median error of the null model over the same numbers as `median_error`."""
+    null_median_points: float | None
+    skill: float | None
+    """1 - mean error over that of the null model, of predicted numbers: 1 is perfect, 0 as good as
+    the null model, negative is worse. A number that errs in points weighs as it does in fits."""
 
 
 def summary(result: Reproduced) -> Quality:
@@ -131,7 +151,33 @@ def summary(result: Reproduced) -> Quality:
         "within": _share([number.within for number in result.predicted]),
         "findings": len(result.findings),
         "findings_that_hold": sum(finding.holds for finding in result.findings),
+        "hold_by_origin": {
+            kind: sum(each.holds and each.origin == kind for each in result.findings)
+            for kind in KINDS
+        },
+        "null_median_error": _median_of_null(result, "relative"),
+        "null_median_points": _median_of_null(result, "points"),
+        "skill": _skill(result),
     }
+
+
+def _median_of_null(result: Reproduced, kind: str) -> float | None:
+    errors = [
+        abs(number.null_error)
+        for number in result.predicted
+        if number.error_in == kind and number.null_error is not None
+    ]
+    return median(errors) if errors else None
+
+
+def _skill(result: Reproduced) -> float | None:
+    own, null = 0.0, 0.0
+    for number in result.predicted:
+        if number.null_error is not None:
+            weight = POINTS_SCALE if number.error_in == "points" else 1.0
+            own += weight * abs(number.error)
+            null += weight * abs(number.null_error)
+    return 1 - own / null if null else None
 
 
 def _share(passed: Sequence[bool]) -> float | None:
@@ -145,6 +191,7 @@ def as_json(results: Sequence[Reproduced]) -> dict[str, object]:
             {
                 "id": result.id,
                 "title": result.title,
+                "null_model": NULL_MODELS[result.id].says,
                 "fitted": [asdict(parameter) for parameter in result.fitted],
                 "numbers": [_number(number) for number in result.numbers],
                 "findings": [asdict(finding) for finding in result.findings],
@@ -157,4 +204,5 @@ def as_json(results: Sequence[Reproduced]) -> dict[str, object]:
 
 
 def _number(number: Number) -> dict[str, object]:
-    return {**asdict(number), "within": number.within}
+    ends = [end if math.isfinite(end) else None for end in number.target]
+    return {**asdict(number), "target": ends, "within": number.within}

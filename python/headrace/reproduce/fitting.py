@@ -20,11 +20,8 @@ from scipy.optimize import least_squares
 from headrace.catalog import load
 from headrace.errors import HeadraceError
 from headrace.reproduce.cells import ObtainedCell, ObtainedCells, run_cells
-from headrace.reproduce.published import Number, published
+from headrace.reproduce.published import POINTS_SCALE, Number, published
 from headrace.reproduce.study import FreeParameter, StudyModule
-
-POINTS_SCALE = 5.0
-"""An error of 2 points weighs as much as one of 10 %."""
 
 
 def calibrate_numbers(module: StudyModule, cells: ObtainedCells) -> list[Number]:

@@ -14,7 +14,9 @@ from markupsafe import Markup
 from matplotlib.figure import Figure as Drawing
 
 from headrace.reproduce import summary
-from headrace.reproduce.published import Number, Reproduced
+from headrace.reproduce.null_models import NULL_MODELS
+from headrace.reproduce.origins import KINDS
+from headrace.reproduce.published import Number, Reproduced, error_text
 from headrace.reproduce.study import Figure
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -41,17 +43,10 @@ def write_page(results: Sequence[Reproduced], path: Path) -> None:
             for result in results
         ],
         error_text=error_text,
+        null_models=NULL_MODELS,
+        kinds=KINDS,
     )
     path.write_text(text)
-
-
-def error_text(number: Number) -> str:
-    """Return `+3.2 %` or `-1.4 points`."""
-    return (
-        f"{number.error * 100:+.1f} points"
-        if number.error_in == "points"
-        else f"{number.error * 100:+.1f} %"
-    )
 
 
 def _tables(numbers: Sequence[Number]) -> dict[str, list[Number]]:

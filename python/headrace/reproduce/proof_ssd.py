@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from headrace.reproduce.cells import ObtainedCells
-from headrace.reproduce.published import Finding, Number, Published, error_of, range_error
+from headrace.reproduce.published import (
+    Finding,
+    Number,
+    Published,
+    bound_of,
+    error_of,
+    range_error,
+)
 from headrace.reproduce.study import Figure, FreeParameter, Judge, Series, StudyModule
 
 DRIVES = ("hdd", "ssd", "hdd-raid0-3", "ssd-raid0-2")
@@ -90,6 +97,7 @@ def numbers(cells: ObtainedCells, published: Published) -> list[Number]:
                     error_of(given, obtained, relation),
                     "relative",
                     table.role_of(row, "analysis_rate_mb_s"),
+                    target=bound_of(given, relation),
                     aim=float(given),
                 )
             )
@@ -109,6 +117,7 @@ def numbers(cells: ObtainedCells, published: Published) -> list[Number]:
                 range_error(low, high, obtained),
                 "relative",
                 table.role_of(0, "analysis_rate_mb_s_low"),
+                target=(low, high),
                 aim=(low + high) / 2,
             )
         )

@@ -10,7 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from headrace.reproduce.origins import Kind
+
 Role = Literal["calibrate", "predict"]
+POINTS_SCALE = 5.0
+"""An error of 2 points weighs as much as one of 10 %."""
 FOLDER = Path(__file__).parents[1] / "published"
 
 
@@ -72,6 +76,7 @@ class PublishedTable:
             "points" if points else "relative",
             self.role_of(row, column),
             reading,
+            target=(value, value),
         )
 
 
@@ -130,6 +135,10 @@ class Number:
     role: Role
     other_reading: str = ""
     """Another reading of the same number (the corrected energy per job)."""
+    target: tuple[float, float] = (math.nan, math.nan)
+    """Lowest and highest value without error: the same twice, or the ends of a range or bound."""
+    null_error: float | None = None
+    """Error of the study's null model (null_models.py); None for calibrate rows."""
     aim: float | None = None
     """Value to fit to where the publication gives a bound (the most that its authors saw) or a
     range (its middle)."""
@@ -139,6 +148,11 @@ class Number:
         """The residual of a fit: the error, or the distance from `aim` where the publication
         gives a bound or a range."""
         return self.error if self.aim is None else self.obtained / self.aim - 1.0
+
+    def error_of(self, value: float) -> float:
+        """Return the error that another value would have."""
+        low, high = self.target
+        return value - low if self.error_in == "points" else range_error(low, high, value)
 
     @property
     def within(self) -> bool:
@@ -157,6 +171,17 @@ def error_of(given: float, obtained: float, relation: str = "~=") -> float:
     return obtained / given - 1.0
 
 
+def error_text(error: float, number: Number) -> str:
+    """Return an error as the number's is given: `+3.2 %` or `-1.4 points`."""
+    return f"{error * 100:+.1f} {'points' if number.error_in == 'points' else '%'}"
+
+
+def bound_of(given: float, relation: str) -> tuple[float, float]:
+    """Return the values that a bound allows, lowest and highest."""
+    low = -math.inf if relation in ("<", "<=") else given
+    return low, math.inf if relation in (">", ">=") else given
+
+
 def range_error(low: float, high: float, obtained: float) -> float:
     """Return 0 inside a range, otherwise the error relative to the nearer end."""
     if low <= obtained <= high:
@@ -173,6 +198,9 @@ class Finding:
     holds: bool
     why: str
     """The numbers that decide it."""
+    origin: Kind = "predicted"
+    origin_why: str = ""
+    """What the judgement depends on (origins.py)."""
 
 
 @dataclass(frozen=True)

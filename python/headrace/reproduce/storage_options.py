@@ -179,6 +179,7 @@ def numbers(cells: ObtainedCells, published: Published) -> list[Number]:
             error_of(70.0, _rate(vm)),
             "relative",
             "predict",
+            target=(70.0, 70.0),
         )
     )
     return found
@@ -198,6 +199,7 @@ def _skim_number(cells: ObtainedCells, table: PublishedTable, index: int) -> Num
         error_of(given, obtained),
         "relative",
         table.role_of(index, "read_mb_s_high"),
+        target=(given, given),
     )
 
 
@@ -224,6 +226,7 @@ def _iozone_numbers(
             error_of(high, obtained),
             "relative",
             table.role_of(index, f"{way}_mb_s_high"),
+            target=(high, high),
         )
         return
     # Rates inside a range meet it; an end that is a calibrate cell is compared by itself.
@@ -243,6 +246,7 @@ def _iozone_numbers(
             "relative",
             table.role_of(index, column),
             "" if calibrates else f"the range is {low:g} to {high:g}",
+            target=(given, given) if calibrates else (low, high),
         )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.reproduce.cells import ObtainedCells, StudyCell
+from headrace.reproduce.origins import ORIGINS
 from headrace.reproduce.published import Finding, Number, Published
 from headrace.study.packaged import STUDIES
 
@@ -107,7 +108,9 @@ class Judge:
             why += f". {self._missing[id]}"
         if holds and id in self._evidence:
             why += f". Evidence: {self._evidence[id]}"
-        self.findings.append(Finding(id, self._published.findings[id], bool(holds), why))
+        origin = ORIGINS[self._published.id][id]
+        claim = self._published.findings[id]
+        self.findings.append(Finding(id, claim, bool(holds), why, origin.kind, origin.why))
 
     def done(self) -> list[Finding]:
         """Return all findings in the order of publication.
