@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from headrace.analysis.findings import Comparison, Findings
     from headrace.analysis.model_error import ModelErrors
+    from headrace.calibration.running import LearntSite
     from headrace.decision.answer import DecisionAnswer
     from headrace.engine.simulate.simulator import Simulator
     from headrace.whatif.screening import ScreenedStudy
@@ -211,13 +212,22 @@ def _loaded(study: str | Path | LoadedStudy) -> LoadedStudy:
     return study if isinstance(study, LoadedStudy) else load_study(study)
 
 
-def load_study(file: str | Path, *, forced_devices: Sequence[str] = ()) -> LoadedStudy:
-    """Read and check a study file. Raises StudyError with every problem at once."""
+def load_study(
+    file: str | Path, *, forced_devices: Sequence[str] = (), site: str | Path | None = None
+) -> LoadedStudy:
+    """Read and check a study file. Raises StudyError with every problem at once.
+
+    `site`: a file whose `[site]` is put over that of the study (`headrace calibrate` writes one).
+    """
     path = Path(file)
     base = path.resolve().parent
-    study = headrace.study.load.load_study(path, base=base)
+    study, text = headrace.study.load.load_study(path, base=base), path.read_text()
+    if site is not None:
+        from headrace.calibration.site_file import with_site
+
+        study, text = with_site(study, text, Path(site))
     _check_metric(study)
-    return LoadedStudy(study, path.read_text(), base, _media(forced_devices))
+    return LoadedStudy(study, text, base, _media(forced_devices))
 
 
 def _check_metric(study: Study) -> None:
@@ -582,6 +592,79 @@ def screen(
     made = screened(loaded.study, loaded.text, matrix, file, inputs, timings)
     write_whole(file, lambda part: part.write_text(made.text, "utf-8"))
     return made
+
+
+def calibrate(
+    study: str | Path | LoadedStudy,
+    results: str | Path | None = None,
+    *,
+    out: str | Path | None = None,
+    check: int | None = None,
+    limit: float | None = None,
+    rehearse: str | Path | None = None,
+    observer: Observer | None = None,
+    cache_dir: Path | None = None,
+    stop: threading.Event | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> tuple[LearntSite, Path]:
+    """Measure a few cells of a study, fit the site to them, and predict and check the others.
+
+    Return the learnt site and the file that it was written to: `out`, or `site.toml` in the results
+    folder. `results`: the folder of the records, continued if it has some of them. `check`: how
+    many cells check the predictions. `limit`: the largest error that counts as good. `rehearse`: a
+    site file; the measurements are simulated with it. Raises StudyError for what has no model,
+    RefusedError when the folder holds the results of something else, and what `LoadedStudy.run`
+    raises.
+    """
+    from headrace.analysis.read import read
+    from headrace.calibration.cells import calibration_plan
+    from headrace.calibration.running import check_modelled, learn
+    from headrace.calibration.site_file import check_out, site_text, with_site
+    from headrace.calibration.verdict import LIMIT
+    from headrace.report.whole_file import write_whole
+
+    loaded = _loaded(study)
+    root = Path(results) if results is not None else default_results(loaded.study.file)
+    file = Path(out) if out is not None else root / "site.toml"
+    if out is not None:
+        check_out(file)
+    check_modelled(loaded.study, loaded.plan().trials)
+    plan = calibration_plan(loaded.study, loaded.text, check)
+    say(
+        f"{len(plan.learn)} cells to learn from and {len(plan.check)} to check, "
+        f"{len(make_plan(plan.study).trials)} trials"
+    )
+    measured, text = plan.study, plan.text
+    if rehearse is not None:
+        measured, text = with_site(plan.study, plan.text, Path(rehearse))
+    whole = LoadedStudy(measured, text, loaded.base, loaded.forced_devices)
+    engine = "measure" if rehearse is None else "simulate"
+    _run_or_go_on(whole, root, engine, _Inputs(observer, cache_dir, stop, ""))
+    cancelled = (lambda: False) if stop is None else stop.is_set
+    found = learn(loaded.study, plan, read(root), LIMIT if limit is None else limit, say, cancelled)
+    words = [f"From {len(plan.learn)} cells of {loaded.study.file.name}.", *found.verdict.sentences]
+    made = site_text(found.fit, found.node, words)
+    write_whole(file, lambda part: part.write_text(made, "utf-8"))
+    return found, file
+
+
+def _run_or_go_on(loaded: LoadedStudy, root: Path, engine: str, inputs: _Inputs) -> None:
+    """Run a study into a folder, or run what the folder lacks of it."""
+    if (root / "results.json").exists():
+        header = read_header(root)
+        if (header.study_hash, header.engine) != (loaded.study.hash, engine):
+            raise RefusedError(
+                f"{root} holds the results of something else",
+                hint="name another folder with --results",
+            )
+        resume(
+            root, forced_devices=sorted(loaded.forced_devices), observer=inputs.observer,
+            cache_dir=inputs.cache_dir, stop=inputs.stop,
+        )  # fmt: skip
+        return
+    loaded.run(
+        root, engine=engine, observer=inputs.observer, cache_dir=inputs.cache_dir, stop=inputs.stop
+    )
 
 
 def model_errors(a: str | Path, b: str | Path, console: Console | None = None) -> ModelErrors:

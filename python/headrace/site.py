@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from headrace.raid import SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
 from headrace.units import MOST_DRIVES, MOST_HOSTS, MOST_PORTS, Bytes, BytesPerS, Seconds
@@ -120,6 +120,68 @@ class SiteServer(Section):
     )
 
 
+class TargetCalibration(Section):
+    """`[site.calibration.target.NAME]`: learnt values of a target's drives, network and server.
+
+    A value that is not given stays as the catalog has it.
+    """
+
+    drive_read: Seconds | None = Field(
+        None, ge=0, description="time that the drive's controller takes for a read"
+    )
+    drive_write: Seconds | None = Field(
+        None, ge=0, description="time that the drive's controller takes for a write (SSDs)"
+    )
+    drive_rate: BytesPerS | None = Field(
+        None, gt=0, description="of an SSD's link; of a disk's outermost zone, the others with it"
+    )
+    network_latency: Seconds | None = Field(
+        None, ge=0, description="one way, of each port between nodes and servers"
+    )
+    network_rate: BytesPerS | None = Field(
+        None, gt=0, description="of each port of nodes and servers"
+    )
+    server_request: Seconds | None = Field(
+        None, ge=0, description="CPU time of a request on a data server"
+    )
+    server_rate: BytesPerS | None = Field(
+        None, gt=0, description="bytes that a core of a data server handles in a second"
+    )
+    client_request: Seconds | None = Field(
+        None, ge=0, description="CPU time of a request on the client, charged to the job"
+    )
+    client_delay: Seconds | None = Field(
+        None, ge=0, description="delay of a request on the client that takes no CPU of the job"
+    )
+
+
+class SiteCalibration(Section):
+    """`[site.calibration]`: values learnt by `headrace calibrate`, used by simulations alone."""
+
+    cpu: dict[str, float] = Field(
+        default_factory=dict[str, float],
+        description="workload = CPU time of its jobs, as a multiple of the model's",
+    )
+    call: Seconds | None = Field(
+        None, ge=0, description="CPU time of a read or write call on a node"
+    )
+    copy_rate: BytesPerS | None = Field(
+        None, gt=0, description="bytes that a node's core copies from its page cache in a second"
+    )
+    busy_core_slowdown: float | None = Field(
+        None, ge=0, lt=1, description="how much slower a core is when all others are busy"
+    )
+    target: dict[str, TargetCalibration] = Field(default_factory=dict[str, TargetCalibration])
+
+    @field_validator("cpu")
+    @classmethod
+    def _positive(cls, cpu: dict[str, float]) -> dict[str, float]:
+        for name, value in cpu.items():
+            if not 0.001 <= value <= 1000:
+                raise ValueError(f"{name} = {value:g}; allowed: 0.001 to 1000")
+        return cpu
+
+
 class Site(Section):
     """`[site]`: nodes, servers, links, power of a real or imagined cluster."""
 
@@ -130,6 +192,9 @@ class Site(Section):
     )
     pue: float = Field(1.0, ge=1, description="power usage effectiveness: all power over IT power")
     co2: float | None = Field(None, ge=0, description="grams of CO2 per kWh of electricity")
+    calibration: SiteCalibration | None = Field(
+        None, description="simulated: values learnt by headrace calibrate"
+    )
 
     @property
     def stated_pue(self) -> float | None:

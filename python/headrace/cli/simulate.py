@@ -18,6 +18,12 @@ def simulate(
         Path | None,
         typer.Option(help="new folder for the records; results/NAME-TIME when not given"),
     ] = None,
+    site: Annotated[
+        Path | None,
+        typer.Option(
+            help="a file whose [site] is put over the study's; headrace calibrate makes it"
+        ),
+    ] = None,
     on: On = "",
 ) -> None:
     """Run a study in virtual time, on a site of the catalog, and report it. Ctrl-C stops cleanly;
@@ -27,7 +33,7 @@ def simulate(
     from headrace.library import default_results, load_study
     from headrace.system.stopping import stopping_on_signals
 
-    loaded = load_study(study)
+    loaded = load_study(study, site=site)
     root = results or default_results(study)
     stop = threading.Event()
     with stopping_on_signals(stop), finish(root) as ending:

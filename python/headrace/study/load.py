@@ -183,6 +183,7 @@ def _parts_of(problems: Problems, reader: PartsReader, base: Path) -> Study:
     report = reader.section("report", ReportOptions)
     site = reader.section("site", Site) if "site" in document.values else None
     reader.check_sources(targets, workloads, site)
+    reader.check_calibrated(site, targets, workloads)
     return Study(
         headrace=VERSION,
         title=str(title),

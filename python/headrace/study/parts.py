@@ -183,6 +183,21 @@ class PartsReader:
                 place: FieldPath = ("workload", name, "source")
                 self.problems.choice(place, source, known, "no such target, nor server of the site")
 
+    def check_calibrated(
+        self, site: Site | None, targets: Mapping[str, object], workloads: Mapping[str, object]
+    ) -> None:
+        """Report learnt values of targets and workloads that the study does not have."""
+        if site is None or site.calibration is None:
+            return
+        learnt = site.calibration
+        for field, given, known in (
+            ("cpu", learnt.cpu, workloads),
+            ("target", learnt.target, targets),
+        ):
+            for name in given:
+                place: FieldPath = ("site", "calibration", field, name)
+                self.problems.choice(place, name, list(known), "no such part of the study")
+
     def check_own_files(
         self, path: FieldPath, options: BaseModel, *, at: FieldPath | None = None
     ) -> None:

@@ -7,6 +7,7 @@ from typing import TypeVar
 from headrace import targets as target_package
 from headrace import workloads as workload_package
 from headrace.engine.packet_sizes import first_events
+from headrace.engine.simulate.calibrated import calibrated
 from headrace.engine.simulate.faults import inject
 from headrace.engine.site_energy import switch_power_w
 from headrace.errors import HeadraceError
@@ -67,6 +68,8 @@ def scenario_of(
         },
         "observe": {"series_interval_ns": series_interval_ns, "histograms": False},
     }
+    if resolved.site is not None and resolved.site.calibration is not None:
+        made = calibrated(made, resolved.site.calibration, target_name, workload_name)
     inject(made, resolved, dict(stored.place))
     return made
 

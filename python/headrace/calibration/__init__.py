@@ -1,0 +1,1 @@
+"""A site learnt from itself: a few cells measured, values fitted, others predicted and checked."""

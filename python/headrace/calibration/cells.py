@@ -1,0 +1,187 @@
+"""Which cells of a study are measured to learn its site, and which to check what was learnt."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tomlkit
+
+from headrace.plan.cells import Cell, key
+from headrace.plan.order import make_plan
+from headrace.plan.trial import Trial
+from headrace.study.load import load_study_text
+from headrace.study.model import Study
+from headrace.units import MOST_SLOTS
+from headrace.whatif.matrix import full_matrix
+from headrace.whatif.smaller_study import smaller_study
+
+FEW = 4
+"""Slots, or clients, of the cells with a few of them, at most."""
+
+
+@dataclass(frozen=True)
+class CalibrationPlan:
+    """A study of the cells to measure, and what each cell is for. Cells are named as
+    `Trial.cell`."""
+
+    study: Study
+    """Of the cells to measure: a subset of the user's study, with cells of a warm cache."""
+    text: str
+    learn: frozenset[str]
+    """Cells that values are fitted to."""
+    check: frozenset[str]
+    """Cells that are measured to check predictions; nothing is fitted to them."""
+    every: tuple[Trial, ...]
+    """One trial of each cell that can be predicted: the cells of the user's study and the
+    measured ones."""
+
+
+def calibration_plan(study: Study, text: str, check: int | None = None) -> CalibrationPlan:
+    """Choose the cells of a study to measure.
+
+    `check`: how many cells check the predictions; one for each target and workload when None.
+    """
+    slots = next((name for name in study.factors if name in ("slots", "run.slots")), None)
+    nodes = next((name for name in study.factors if name in ("nodes", "run.nodes")), None)
+    cache = next((name for name in study.factors if name in ("cache", "run.cache")), None)
+    wide_text = text
+    if slots is None:
+        slots, one = "slots", study.run_options.slots
+        levels = [each for each in (one, 2 * one, 4 * one) if each <= MOST_SLOTS]
+        wide_text = _with_factor(wide_text, slots, levels)
+    if cache is None and study.run_options.cache == "cold":
+        cache = "cache"
+        wide_text = _with_factor(wide_text, cache, ["cold", "warm"])
+    wide = load_study_text(wide_text, file=study.file, base=study.base)
+    trials = {trial.cell: trial for trial in make_plan(full_matrix(wide)).trials[::-1]}
+    choice = _Choice(wide, slots, nodes, cache)
+    learn = [cell for group in _groups(trials) for cell in choice.to_learn(group)]
+    own = _own(study, trials)
+    left = [trial for trial in trials.values() if trial.cell in own and trial.cell not in learn]
+    chosen = _to_check(left, choice, len(_groups(trials)) if check is None else check)
+    kept = {*learn, *chosen}
+    comment = "Cells that headrace calibrate measures to learn a site and to check it."
+    made = smaller_study(wide, wide_text, study.file, kept, comment)
+    every = tuple(trial for trial in trials.values() if trial.cell in own | kept)
+    loaded = load_study_text(made, file=study.file, base=study.base)
+    return CalibrationPlan(loaded, made, frozenset(learn), frozenset(chosen), every)
+
+
+def _with_factor(text: str, name: str, levels: Sequence[object]) -> str:
+    document: Any = tomlkit.parse(text)
+    if "factors" not in document:
+        document["factors"] = tomlkit.table()
+    document["factors"][name] = list(levels)
+    return tomlkit.dumps(document)
+
+
+def _groups(trials: dict[str, Trial]) -> list[list[Trial]]:
+    found: dict[tuple[str, str], list[Trial]] = {}
+    for trial in trials.values():
+        found.setdefault((trial.target, trial.workload), []).append(trial)
+    return list(found.values())
+
+
+def _own(study: Study, trials: dict[str, Trial]) -> set[str]:
+    """Return the cells that the user's study has, whatever its design."""
+    known = {key(trial.levels) for trial in make_plan(full_matrix(study)).trials}
+    own = study.run_options
+    found: set[str] = set()
+    for trial in trials.values():
+        levels = dict(trial.levels)
+        for name, value in (("slots", own.slots), ("cache", own.cache)):
+            # A factor that only the calibration has: other slots count as the study's own.
+            if name not in study.factors and name in levels:
+                given = levels.pop(name)
+                if name == "cache" and given != value:
+                    break
+        else:
+            if key(levels) in known:
+                found.add(trial.cell)
+    return found
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Chooses cells by the levels of slots, nodes and cache; other factors stay at their first."""
+
+    study: Study
+    slots: str
+    nodes: str | None
+    cache: str | None
+
+    def to_learn(self, group: Sequence[Trial]) -> list[str]:
+        """Return the cells of one target and workload that values are fitted to."""
+        base = self._base(group)
+        if base is None:
+            return []
+        changes: list[Cell] = [{}]
+        for name in (self.slots, self.nodes):
+            few = None if name is None else _few(self._levels(name, group))
+            if name is not None and few is not None:
+                changes.append({name: few})
+        if self.cache is not None and "warm" in self._levels(self.cache, group):
+            changes.append({self.cache: "warm"})
+        wanted = {key({**base.levels, **change}) for change in changes}
+        return [trial.cell for trial in group if key(trial.levels) in wanted]
+
+    def size(self, trial: Trial) -> tuple[int, bool, str]:
+        """Order cells: the most slots and nodes first, then those near the base, then by chance."""
+        jobs = _number(trial.levels.get(self.slots))
+        if self.nodes is not None:
+            jobs *= _number(trial.levels.get(self.nodes))
+        chance = hashlib.sha256(trial.cell.encode()).hexdigest()
+        return -jobs, not self._is_first(trial), chance
+
+    def _is_first(self, trial: Trial) -> bool:
+        return all(
+            trial.levels[name] in (None, levels[0])
+            for name, levels in self.study.factors.items()
+            if name not in ("target", "workload", self.slots, self.nodes)
+        )
+
+    def _levels(self, name: str, group: Sequence[Trial]) -> list[Any]:
+        return [
+            level
+            for level in self.study.factors[name]
+            if any(trial.levels[name] == level for trial in group)
+        ]
+
+    def _base(self, group: Sequence[Trial]) -> Trial | None:
+        """Return the cell with the fewest slots and nodes and the first levels of the rest."""
+
+        def place(trial: Trial) -> tuple[int, ...]:
+            return tuple(
+                _number(level)
+                if name in (self.slots, self.nodes)
+                else self.study.factors[name].index(level)
+                for name, level in trial.levels.items()
+                if level is not None and name not in ("target", "workload")
+            )
+
+        return min(group, key=place, default=None)
+
+
+def _number(level: object) -> int:
+    return level if isinstance(level, int) else 1
+
+
+def _few(levels: Sequence[int]) -> int | None:
+    """Return the level with a few slots: the largest up to `FEW` that others exceed."""
+    ordered = sorted(levels)[1:-1]
+    return max((level for level in ordered if level <= FEW), default=next(iter(ordered), None))
+
+
+def _to_check(left: Sequence[Trial], choice: _Choice, count: int) -> list[str]:
+    """Return cells that check the predictions, of each target and workload in turn."""
+    groups = _groups({trial.cell: trial for trial in left})
+    queues = [sorted(group, key=choice.size) for group in groups]
+    chosen: list[str] = []
+    while len(chosen) < count and any(queues):
+        for queue in queues:
+            if queue and len(chosen) < count:
+                chosen.append(queue.pop(0).cell)
+    return chosen

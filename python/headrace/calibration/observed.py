@@ -1,0 +1,78 @@
+"""What is compared of a measured and of a simulated cell: rate, CPU time and waits per work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.records.trial_record import TrialRecord
+
+
+@dataclass(frozen=True)
+class ObservedCell:
+    """One trial, or the mean of several."""
+
+    seconds: float
+    """Time per work: per event, per byte where there are no events, per job where neither."""
+    cpu: float
+    """CPU seconds of the jobs per work."""
+    wait: float
+    """Seconds in which jobs waited for block I/O, network and the rest of the storage, per work."""
+    work: float
+    """Work of one trial."""
+    doubt: float = 0.0
+    """Relative standard error of `seconds`."""
+
+    @property
+    def wall(self) -> float:
+        """Seconds of jobs per work, at most: CPU and waits."""
+        return self.cpu + self.wait
+
+
+def observed(row: Mapping[str, object]) -> ObservedCell | None:
+    """Return a trial from a row of `Records.trials` or the sums of a record; None if nothing was
+    done."""
+
+    def number(name: str) -> float:
+        value = row.get(name)
+        return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else 0.0
+
+    sustained = row.get("load") == "sustained" and number("window_s") > 0
+    prefix = "window_" if sustained else ""
+    time_s = number("window_s") if sustained else number("last_done_s")
+
+    def work(before: str) -> float:
+        size = number(f"{before}bytes_asked") + number("bytes_written")
+        return number(f"{before}events") or size or number("jobs")
+
+    done, whole = work(prefix), work("")
+    if not (done > 0 and whole > 0 and time_s > 0):
+        return None
+    waits = ("wait_block_s", "wait_network_s", "other_s")
+    return ObservedCell(
+        time_s / done, number("on_cpu_s") / whole, sum(map(number, waits)) / whole, done
+    )
+
+
+def of_record(record: TrialRecord) -> ObservedCell | None:
+    """Return a simulated trial with its sums."""
+    return observed(
+        {**(record.sums or {}), "last_done_s": record.last_done_s, "load": record.run.get("load")}
+    )
+
+
+def mean(trials: Sequence[ObservedCell]) -> ObservedCell:
+    """Return the mean of trials of one cell."""
+    seconds = np.array([each.seconds for each in trials])
+    count = len(trials)
+    doubt = float(seconds.std(ddof=1) / seconds.mean() / math.sqrt(count)) if count > 1 else 0.0
+    return ObservedCell(
+        float(seconds.mean()),
+        float(np.mean([each.cpu for each in trials])),
+        float(np.mean([each.wait for each in trials])),
+        float(np.mean([each.work for each in trials])),
+        doubt,
+    )

@@ -1,0 +1,199 @@
+"""The parameters of a site that can be learnt: their bounds, and the cells that each acts on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.scenario import Scenario
+from headrace.site import SiteCalibration, TargetCalibration
+from headrace.units import format_bytes_per_s
+
+Unit = Literal["times", "s", "bytes/s", "share"]
+
+
+@dataclass(frozen=True)
+class Learnable:
+    """One parameter. It is fitted on the logarithm of its value, a share on the value itself."""
+
+    path: tuple[str, ...]
+    """Place in `[site.calibration]`."""
+    start: float
+    low: float
+    high: float
+    unit: Unit
+    target: str | None = None
+    """The target whose cells it acts on; None: every target's."""
+    workload: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Dotted path below `[site.calibration]`."""
+        return ".".join(self.path)
+
+    def acts_on(self, target: str, workload: str) -> bool:
+        """Return whether it can change cells of this target and workload."""
+        return self.target in (None, target) and self.workload in (None, workload)
+
+    def scaled(self, value: float) -> float:
+        """Scale a value to 0..1 over the bounds."""
+        if self.unit == "share":
+            return (value - self.low) / (self.high - self.low)
+        return math.log(value / self.low) / math.log(self.high / self.low)
+
+    def value(self, scaled: float) -> float:
+        """Return the value of a scaled one: the inverse of `scaled`."""
+        if self.unit == "share":
+            return self.low + scaled * (self.high - self.low)
+        return self.low * (self.high / self.low) ** scaled
+
+    def text(self, value: float) -> str:
+        """Return a value as a study file has it."""
+        if self.unit == "s":
+            return f'"{value * 1e6:.4g} us"'
+        return f"{value:.4g}"
+
+    def words(self, value: float) -> str:
+        """Return a value for people."""
+        if self.unit == "s":
+            return f"{value * 1e6:.3g} us"
+        if self.unit == "bytes/s":
+            return format_bytes_per_s(float(f"{value:.3g}"))
+        return f"{value:.3g}" if self.unit == "share" else f"x {value:.3g}"
+
+
+@dataclass(frozen=True)
+class ModelledCell:
+    """A cell to learn from, and its scenario before anything is learnt."""
+
+    target: str
+    workload: str
+    scenario: Scenario
+    known_drive: bool
+    """Whether the drive is the one of the catalog (emulated), so that its rates are known."""
+
+
+def has_known_drive(options: object) -> bool:
+    """Return whether a target, given by its options, is on emulated drives."""
+    places = [options, *(getattr(options, name, None) for name in ("export", "bricks"))]
+    return any(getattr(place, "drive", None) is not None for place in places)
+
+
+def learnables(cells: Sequence[ModelledCell], several_slots: bool) -> list[Learnable]:
+    """Return the parameters of cells. `several_slots`: whether some cells have more than one."""
+    found: dict[str, Learnable] = {}
+
+    def add(each: Learnable) -> None:
+        found.setdefault(each.name, each)
+
+    for cell in cells:
+        if _computes(cell.scenario):
+            name = cell.workload
+            add(Learnable(("cpu", name), 1.0, 0.05, 20.0, "times", workload=name))
+        else:
+            add(Learnable(("call",), 1e-6, 1e-7, 1e-3, "s"))
+            add(Learnable(("copy_rate",), 8e9, 1e8, 1e11, "bytes/s"))
+        for each in _of_target(cell):
+            add(each)
+    if several_slots:
+        add(Learnable(("busy_core_slowdown",), 0.05, 0.0, 0.7, "share"))
+    return list(found.values())
+
+
+def _computes(scenario: Scenario) -> bool:
+    words = ("cpu_ns", "cpu_after_ns", "cpu_ns_per_event")
+
+    def in_steps(steps: Sequence[Mapping[str, object]]) -> bool:
+        return any(
+            any(step.get(word) for word in words) or in_steps(_inner(step)) for step in steps
+        )
+
+    return any(in_steps(profile["steps"]) for profile in scenario["profiles"])
+
+
+def _inner(step: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
+    inner = step.get("steps", ())
+    return inner if isinstance(inner, list) else ()
+
+
+def _of_target(cell: ModelledCell) -> list[Learnable]:
+    target, scenario = cell.target, cell.scenario
+
+    def of(field: str, start: float, low: float, high: float, unit: Unit) -> Learnable:
+        return Learnable(("target", target, field), start, low, high, unit, target=target)
+
+    drive, kind = _drive_values(scenario, target)
+    made = [of("drive_read", drive["read"], 1e-7, 0.05, "s")]
+    if not cell.known_drive:
+        made.append(of("drive_rate", drive["rate"], 1e6, 2e10, "bytes/s"))
+    if _writes(scenario) and kind == "ssd":
+        made.append(of("drive_write", drive["write"], 1e-7, 0.05, "s"))
+    if any(service["name"] == target for service in scenario["services"]):
+        port = scenario["nodes"][0]["network"]
+        made += [
+            of("network_latency", max(port["latency_ns"], 1000) * 1e-9, 1e-6, 0.2, "s"),
+            of("network_rate", port["rate_bytes_per_s"], 1e6, 2e10, "bytes/s"),
+            of("server_request", 30e-6, 1e-6, 0.02, "s"),
+            of("server_rate", 4e9, 1e7, 1e11, "bytes/s"),
+            of("client_request", 10e-6, 1e-7, 0.02, "s"),
+        ]
+    return made
+
+
+def _writes(scenario: Scenario) -> bool:
+    return any(files["share"] == "new" for files in scenario["files"]) or any(
+        step.get("op") == "write" or step["do"] == "write" or step.get("read_fraction", 1) != 1
+        for profile in scenario["profiles"]
+        for step in profile["steps"]
+    )
+
+
+def _drive_values(scenario: Scenario, target: str) -> tuple[dict[str, float], str]:
+    """Return start values and the kind of the drive that holds a target's data."""
+    values = {"read": 1e-5, "write": 1e-5, "rate": 5e8}
+    volumes = [
+        volume
+        for host in (*scenario["servers"], *scenario["nodes"])
+        for volume in host.get("volumes", ())
+        if volume["name"] == target or host in scenario["servers"]
+    ]
+    for volume in volumes:
+        if "storage" not in volume:
+            continue
+        drive: Mapping[str, object] = {**volume["storage"]["drives"][0]}
+        controller, rates = drive.get("controller"), drive.get("rates")
+        if isinstance(controller, dict):
+            values["read"] = controller.get("read_overhead_us", 10) * 1e-6
+            values["write"] = controller.get("write_overhead_us", 10) * 1e-6
+        overhead_us = drive.get("controller_overhead_us")
+        if isinstance(overhead_us, (int, float)):
+            values["read"] = overhead_us * 1e-6
+        rate = rates["outer_bytes_per_s"] if isinstance(rates, dict) else drive["link_bytes_per_s"]
+        if isinstance(rate, (int, float)):
+            values["rate"] = float(rate)
+        return values, str(drive["kind"])
+    return values, "ideal"
+
+
+def as_calibration(values: Mapping[str, float]) -> SiteCalibration:
+    """Return learnt values, given by dotted path, as the table of a site."""
+    cpu: dict[str, float] = {}
+    targets: dict[str, dict[str, float]] = {}
+    node: dict[str, float] = {}
+    for name, value in values.items():
+        first, *rest = name.split(".")
+        if first == "cpu":
+            cpu[".".join(rest)] = value
+        elif first == "target":
+            targets.setdefault(".".join(rest[:-1]), {})[rest[-1]] = value
+        else:
+            node[first] = value
+    return SiteCalibration.model_validate(
+        {
+            **node,
+            "cpu": cpu,
+            "target": {name: TargetCalibration(**each) for name, each in targets.items()},  # pyright: ignore[reportArgumentType]
+        }
+    )

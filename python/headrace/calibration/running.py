@@ -1,0 +1,254 @@
+"""Learn a site from the records of a calibration: fit it, predict every cell, compare, judge."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from headrace.analysis.metrics import valid_trials
+from headrace.analysis.read import Records
+from headrace.calibration.cells import CalibrationPlan
+from headrace.calibration.fitting import MeasuredCell, SiteFit, fit
+from headrace.calibration.observed import ObservedCell, mean, observed, of_record
+from headrace.calibration.parameters import (
+    ModelledCell,
+    as_calibration,
+    has_known_drive,
+    learnables,
+)
+from headrace.calibration.verdict import PredictedCell, SiteVerdict, judge, nearest
+from headrace.engine.simulate.calibrated import calibrated
+from headrace.engine.simulate.scenario import scenario_of
+from headrace.engine.simulate.simulator import Cores, ScenarioRefusal
+from headrace.engine.simulate.trials import PreparedTrial
+from headrace.errors import FileProblem, HeadraceError, InterruptedRunError, StudyError
+from headrace.plan.trial import Trial
+from headrace.scenario import Scenario
+from headrace.site import Site, SiteCalibration
+from headrace.study.model import Study
+from headrace.study.resolve import resolve
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class LearntSite:
+    """A site learnt from measured cells, with its predictions."""
+
+    fit: SiteFit
+    node: dict[str, int]
+    """Facts of the nodes that the study does not state: `[site.node]`."""
+    cells: tuple[PredictedCell, ...]
+    verdict: SiteVerdict
+    not_measured: tuple[Trial, ...]
+    """Cells to measure that have no valid trial."""
+
+
+def check_modelled(study: Study, trials: Iterable[Trial]) -> None:
+    """Raise StudyError, with file, line and field, for cells that cannot be simulated."""
+    problems: dict[str, FileProblem] = {}
+    for trial in {trial.cell: trial for trial in trials}.values():
+        try:
+            PreparedTrial.of(study, trial).scenario(series=False)
+        except StudyError:
+            raise
+        except HeadraceError as error:
+            section, name = "target", trial.target
+            if error.message.startswith(f"workload {trial.workload}"):
+                section, name = "workload", trial.workload
+            elif not error.message.startswith(f"target {name}"):
+                section, name = "run", ""
+            path = (section, name, "kind") if name else (section,)
+            problems[error.message] = study.fault(
+                path, "", f"it cannot be simulated, so nothing can be learnt: {error.message}",
+                error.hint or "",
+            )  # fmt: skip
+    if problems:
+        raise StudyError(list(problems.values()))
+
+
+class SimulatedCells:
+    """Simulates cells of a study with learnt values."""
+
+    def __init__(self, study: Study, node: dict[str, int], cancelled: Callable[[], bool]) -> None:
+        self._study = with_node(study, node)
+        self._cancelled = cancelled
+        self._made: dict[str, tuple[PreparedTrial, Scenario]] = {}
+
+    def scenario(self, trial: Trial) -> Scenario:
+        """Return the scenario of a cell before anything is learnt."""
+        return self._prepared(trial)[1]
+
+    def modelled(self, trial: Trial) -> ModelledCell:
+        """Return a cell to learn from."""
+        prepared, made = self._prepared(trial)
+        known = has_known_drive(prepared.resolved.target_options)
+        return ModelledCell(trial.target, trial.workload, made, known)
+
+    def _prepared(self, trial: Trial) -> tuple[PreparedTrial, Scenario]:
+        if trial.cell not in self._made:
+            # Another seed than that of the trials, which may be simulated themselves.
+            mine = dataclasses.replace(trial, seed=trial.seed ^ 0x5EED)
+            resolved = resolve(self._study, trial.target, trial.workload, trial.levels)
+            made = scenario_of(resolved, trial.target, trial.workload, mine.seed)
+            self._made[trial.cell] = PreparedTrial(self._study, mine, resolved), made
+        return self._made[trial.cell]
+
+    def simulate(
+        self, learnt: SiteCalibration, trials: Sequence[Trial]
+    ) -> list[ObservedCell | None]:
+        """Return what each cell gives. Raises InterruptedRunError when cancelled."""
+        prepared = [self._prepared(trial) for trial in trials]
+        texts = [
+            json.dumps(calibrated(made, learnt, each.trial.target, each.trial.workload))
+            for each, made in prepared
+        ]
+        found: list[ObservedCell | None] = [None] * len(trials)
+
+        def finished(index: int, outcome: str | None, refusal: ScenarioRefusal | None) -> bool:
+            made = prepared[index][0].simulated(outcome, refusal)
+            if made.record.validity.valid:
+                found[index] = of_record(made.record.with_jobs(made.jobs))
+            return not self._cancelled()
+
+        Cores().run(texts, finished, self._cancelled)
+        if self._cancelled():
+            raise InterruptedRunError("stopped")
+        return found
+
+
+def with_node(study: Study, node: dict[str, int]) -> Study:
+    """Return a study whose nodes have these facts, unless it states others."""
+    if not node:
+        return study
+    site = study.site or Site.model_validate({})
+    made = site.node.model_copy(update=node)
+    return study.model_copy(
+        update={"site": Site.model_validate({**site.model_dump(exclude_unset=True),
+                                             "node": made.model_dump(exclude_unset=True)})}
+    )  # fmt: skip
+
+
+def node_facts(study: Study, records: Records) -> dict[str, int]:
+    """Return the processors and memory of the machine that was measured, where the study states
+    none."""
+    stated = study.site.node if study.site is not None else None
+    found: dict[str, int] = {}
+    rows = valid_trials(records).to_dict("records")
+    # Simulated nodes have cores of their own; those that are measured here share the machine's.
+    shared = records.header.engine == "measure"
+    cores = [int(row["cpu_cores"]) // (1 if shared else row["nodes"]) for row in rows]
+    if cores and (stated is None or (stated.cores is None and stated.machine is None)):
+        found["cores"] = min(cores)
+    return found
+
+
+def learn(
+    study: Study,
+    plan: CalibrationPlan,
+    records: Records,
+    limit: float,
+    say: Say,
+    cancelled: Callable[[], bool],
+) -> LearntSite:
+    """Fit a site to the cells of a plan that are to be learnt from, predict, and judge.
+
+    Raises HeadraceError when no cell can be learnt from.
+    """
+    measured = _measured(records)
+    node = node_facts(study, records)
+    simulated = SimulatedCells(_as_catalogued(plan.study), node, cancelled)
+    learnt_from = [t for t in plan.every if t.cell in plan.learn and t.cell in measured]
+    if not learnt_from:
+        raise HeadraceError(f"{records.root} has no valid trial to learn from")
+    cells = [
+        MeasuredCell(trial.target, trial.workload, measured[trial.cell]) for trial in learnt_from
+    ]
+    modelled = [simulated.modelled(trial) for trial in learnt_from]
+    slots = {trial.cell: _jobs(simulated.scenario(trial)) for trial in plan.every}
+    free = learnables(modelled, len({slots[trial.cell] for trial in learnt_from}) > 1)
+    say(f"fitting {len(free)} parameters to {len(cells)} cells")
+
+    def simulate(values: dict[str, float], numbers: Sequence[int]) -> list[ObservedCell | None]:
+        return simulated.simulate(as_calibration(values), [learnt_from[n] for n in numbers])
+
+    found = fit(cells, free, simulate)
+    say(f"predicting {len(plan.every)} cells")
+    made = simulated.simulate(as_calibration(found.values), plan.every)
+    predicted = [
+        _predicted(trial, each, plan, measured, learnt_from, slots)
+        for trial, each in zip(plan.every, made, strict=True)
+        if each is not None
+    ]
+    missing = tuple(
+        trial
+        for trial in plan.every
+        if trial.cell in plan.learn | plan.check and trial.cell not in measured
+    )
+    ordered = _ordered(study, predicted)
+    return LearntSite(found, node, ordered, judge(ordered, limit), missing)
+
+
+def _ordered(study: Study, cells: Iterable[PredictedCell]) -> tuple[PredictedCell, ...]:
+    """Return cells by what they are for, then in the order of the study."""
+    parts = [*study.factors["target"], *study.factors["workload"]]
+    roles = ("learnt", "checked", "predicted")
+
+    def place(cell: PredictedCell) -> tuple[int, int, int, str, int]:
+        trial = cell.trial
+        target, workload = parts.index(trial.target), parts.index(trial.workload)
+        return roles.index(cell.role), target, workload, str(trial.levels.get("cache")), cell.slots
+
+    return tuple(sorted(cells, key=place))
+
+
+def _as_catalogued(study: Study) -> Study:
+    """Return a study without values that were learnt before."""
+    if study.site is None:
+        return study
+    site = study.site.model_copy(update={"calibration": None})
+    return study.model_copy(update={"site": site})
+
+
+def _measured(records: Records) -> dict[str, ObservedCell]:
+    """Return the mean of the valid trials of each cell."""
+    trials: dict[str, list[ObservedCell]] = {}
+    for row in valid_trials(records).to_dict("records"):
+        found = observed({str(name): value for name, value in row.items()})
+        if found is not None:
+            trials.setdefault(str(row["cell"]), []).append(found)
+    return {cell: mean(each) for cell, each in trials.items()}
+
+
+def _jobs(scenario: Scenario) -> int:
+    return scenario["run"]["slots_per_node"] * sum(node["count"] for node in scenario["nodes"])
+
+
+def _predicted(
+    trial: Trial,
+    made: ObservedCell,
+    plan: CalibrationPlan,
+    measured: dict[str, ObservedCell],
+    learnt_from: Sequence[Trial],
+    slots: dict[str, int],
+) -> PredictedCell:
+    real = measured.get(trial.cell)
+    role = "checked" if real is not None else "predicted"
+    if trial.cell in plan.learn and real is not None:
+        role = "learnt"
+    work = (real or made).work
+    like = nearest(trial, learnt_from, slots)
+    null_s = None
+    if like is not None and like.cell != trial.cell:
+        one = measured[like.cell]
+        null_s = one.seconds * one.work, one.seconds * work
+    return PredictedCell(
+        trial,
+        slots[trial.cell],
+        role,
+        made.seconds * work,
+        None if real is None else real.seconds * work,
+        null_s,
+    )

@@ -1,0 +1,176 @@
+"""How good a learnt site is: errors of cells that nothing was fitted to, and where to trust it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from headrace.plan.trial import Trial
+
+Role = Literal["learnt", "checked", "predicted"]
+Null = Literal["time", "rate"]
+NULLS: tuple[Null, Null] = ("time", "rate")
+"""What a cell has in common with the nearest measured one if nothing is modelled."""
+LIMIT = 0.15
+"""Largest error of a checked cell with which a site counts as good, unless the user says."""
+
+
+@dataclass(frozen=True)
+class PredictedCell:
+    """One cell, simulated with the learnt site."""
+
+    trial: Trial
+    slots: int
+    """Jobs at once, of all nodes."""
+    role: Role
+    predicted_s: float
+    """Time until the last job is done, for the work that the measured jobs did."""
+    measured_s: float | None
+    null_s: tuple[float, float] | None = None
+    """What the nearest cell that values were fitted to gives: its time, and the time at its rate of
+    work."""
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured time, less one."""
+        return None if self.measured_s is None else self.predicted_s / self.measured_s - 1
+
+    def null_error(self, null: Null) -> float | None:
+        """Return the same for the nearest measured cell in place of a prediction."""
+        if self.measured_s is None or self.null_s is None:
+            return None
+        return self.null_s[NULLS.index(null)] / self.measured_s - 1
+
+    @property
+    def name(self) -> str:
+        """Target, workload and slots in words."""
+        return f"{self.trial.target}, {self.trial.workload}, {slots_words(self.slots)}"
+
+
+@dataclass(frozen=True)
+class SiteVerdict:
+    """How far a learnt site can be trusted."""
+
+    good_to: float | None
+    """Largest error of the checked cells; None without any."""
+    typical: float | None
+    """Median error of the checked cells."""
+    null: Null
+    """What every cell has in common with the nearest measured one: what errs less."""
+    null_typical: float | None
+    """Median error if every cell were like the nearest measured one."""
+    trusted: bool
+    """Whether every checked cell is within the limit."""
+    sentences: tuple[str, ...]
+
+
+def nearest(trial: Trial, learnt: Sequence[Trial], slots: dict[str, int]) -> Trial | None:
+    """Return the cell with the same target and workload that differs least: in levels, then in
+    slots."""
+    alike = [
+        each for each in learnt if (each.target, each.workload) == (trial.target, trial.workload)
+    ]
+
+    def distance(each: Trial) -> tuple[int, float]:
+        other = sum(
+            level != trial.levels.get(name)
+            for name, level in each.levels.items()
+            if name.removeprefix("run.") not in ("slots", "nodes")
+        )
+        return other, abs(math.log(slots[each.cell] / slots[trial.cell]))
+
+    return min(alike, key=distance, default=None)
+
+
+def judge(cells: Sequence[PredictedCell], limit: float) -> SiteVerdict:
+    """Return the verdict over the checked cells, and where the site is not to be trusted."""
+    checked = [cell for cell in cells if cell.role == "checked" and cell.error is not None]
+    measured = [cell.slots for cell in cells if cell.measured_s is not None]
+    if not checked:
+        text = "no cell was measured to check it: nothing is known about its predictions"
+        return SiteVerdict(None, None, "time", None, False, (text,))
+    errors = [abs(cell.error or 0.0) for cell in checked]
+    null, null_errors = _best_null(checked)
+    worst = max(checked, key=lambda cell: abs(cell.error or 0.0))
+    bad = [cell for cell in checked if abs(cell.error or 0.0) > limit]
+    good = [cell for cell in checked if cell not in bad]
+    typical = float(np.median(errors))
+    null_typical = float(np.median(null_errors)) if null_errors else None
+    number = "the cell" if len(checked) == 1 else f"{len(checked)} cells"
+    sentences = [
+        f"good to {max(errors):.0%} in {number} that it had not seen (half within "
+        f"{typical:.0%}; worst: {worst.name}, {worst.error or 0.0:+.0%})"
+    ]
+    if null_typical is not None:
+        better = "better" if typical < null_typical else "no better"
+        sentences.append(
+            f'{better} than no model, "every cell has the {null} of the nearest measured one" '
+            f"(half within {null_typical:.0%}, at most {max(null_errors):.0%})"
+        )
+    for cell in bad:
+        trusted = max((each.slots for each in cells if _is_alike(each, cell, limit)), default=0)
+        where = f"beyond {slots_words(trusted)}" if 0 < trusted < cell.slots else "at all"
+        sentences.append(
+            f"do not trust it {where} for {cell.trial.workload} on {cell.trial.target}: "
+            f"{cell.error or 0.0:+.0%} at {cell.slots}"
+        )
+    most = max(measured)
+    sentences.append(f"do not trust it beyond {slots_words(most)}: no cell with more was measured")
+    if good and bad:
+        sentences[0] = sentences[0].replace("good to", "off by up to")
+    return SiteVerdict(max(errors), typical, null, null_typical, not bad, tuple(sentences))
+
+
+def slots_words(count: int) -> str:
+    """Return a number of slots in words."""
+    return "1 slot" if count == 1 else f"{count} slots"
+
+
+def _best_null(checked: Sequence[PredictedCell]) -> tuple[Null, list[float]]:
+    """Return the null that errs less, and its errors."""
+    found: dict[Null, list[float]] = {}
+    for null in NULLS:
+        errors = [cell.null_error(null) for cell in checked]
+        found[null] = [abs(error) for error in errors if error is not None]
+    best = min(NULLS, key=lambda null: np.median(found[null]) if found[null] else math.inf)
+    return best, found[best]
+
+
+def _is_alike(each: PredictedCell, bad: PredictedCell, limit: float) -> bool:
+    """Return whether a measured cell of the same target and workload is within the limit."""
+    same = (each.trial.target, each.trial.workload) == (bad.trial.target, bad.trial.workload)
+    return same and each.error is not None and abs(each.error) <= limit
+
+
+def as_json(cells: Sequence[PredictedCell], verdict: SiteVerdict, learnt: object) -> str:
+    """Return everything as JSON, for `--json`."""
+    return json.dumps(
+        {
+            "good_to": verdict.good_to,
+            "typical_error": verdict.typical,
+            "typical_error_of_nearest": verdict.null_typical,
+            "trusted": verdict.trusted,
+            "verdict": list(verdict.sentences),
+            "parameters": learnt,
+            "cells": [
+                {
+                    "target": cell.trial.target,
+                    "workload": cell.trial.workload,
+                    "levels": cell.trial.levels,
+                    "role": cell.role,
+                    "predicted_s": cell.predicted_s,
+                    "measured_s": cell.measured_s,
+                    "error": cell.error,
+                    "error_of_nearest": cell.null_error(verdict.null),
+                }
+                for cell in cells
+            ],
+        },
+        indent=1,
+        default=str,
+    )

@@ -1,0 +1,159 @@
+"""Engine `simulate`: put values that were learnt (`[site.calibration]`) into a scenario.
+
+A value replaces the one of the catalog; CPU times of jobs are multiplied. Values of a target apply
+to the volumes that hold its data and to the service of its name.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, cast
+
+from headrace.scenario import DriveSpec, HostSpec, Profile, Scenario, ServiceSpec, Step, VolumeSpec
+from headrace.site import SiteCalibration, TargetCalibration
+
+_CPU_FIELDS = ("cpu_ns", "cpu_after_ns", "cpu_ns_per_event")
+
+
+def calibrated(scenario: Scenario, learnt: SiteCalibration, target: str, workload: str) -> Scenario:
+    """Return a copy of the scenario of a cell with the learnt values of its parts."""
+    made: Scenario = {
+        **scenario,
+        "nodes": [_node(each, learnt) for each in scenario["nodes"]],
+        "profiles": [
+            _profile(each, learnt.cpu.get(workload, 1.0)) for each in scenario["profiles"]
+        ],
+    }
+    own = learnt.target.get(target)
+    return made if own is None else _with_target(made, own, target)
+
+
+def _profile(profile: Profile, factor: float) -> Profile:
+    return profile if factor == 1 else {**profile, "steps": scaled(profile["steps"], factor)}
+
+
+def scaled(steps: Sequence[Step], factor: float) -> list[Step]:
+    """Return steps with their CPU time multiplied."""
+    return [cast("Step", _scaled_step(dict(step), factor)) for step in steps]
+
+
+def _scaled_step(step: dict[str, object], factor: float) -> dict[str, object]:
+    for name in _CPU_FIELDS:
+        given = step.get(name)
+        if isinstance(given, list):
+            step[name] = [round(each * factor) for each in cast("list[int]", given)]
+        elif isinstance(given, int):
+            step[name] = round(given * factor)
+    if "steps" in step:
+        step["steps"] = scaled(cast("Sequence[Step]", step["steps"]), factor)
+    return step
+
+
+def _node(host: HostSpec, learnt: SiteCalibration) -> HostSpec:
+    made = cast("HostSpec", {**host})
+    if learnt.call is not None:
+        made["call_ns"] = round(learnt.call * 1e9)
+    if learnt.copy_rate is not None:
+        made["copy_bytes_per_s"] = learnt.copy_rate
+    if learnt.busy_core_slowdown is not None:
+        sharing = host.get("sharing", {})
+        made["sharing"] = {**sharing, "busy_core_slowdown": learnt.busy_core_slowdown}
+    return made
+
+
+def _with_target(made: Scenario, own: TargetCalibration, target: str) -> Scenario:
+    services = [
+        each
+        for each in made["services"]
+        if each["name"] == target or each["name"].startswith(f"{target}-")
+    ]
+    held = {
+        (data["host"], data["volume"])
+        for service in services
+        for data in service["targets"]
+        if "volume" in data
+    }
+    held |= {(host["name"], target) for host in made["nodes"]}
+    hosts = [_host(each, own, held) for each in (*made["nodes"], *made["servers"])]
+    count = len(made["nodes"])
+    return {
+        **made,
+        "nodes": hosts[:count],
+        "servers": hosts[count:],
+        "services": [
+            _service(each, own) if each in services else each for each in made["services"]
+        ],
+    }
+
+
+def _host(host: HostSpec, own: TargetCalibration, held: set[tuple[str, str]]) -> HostSpec:
+    made = cast("HostSpec", {**host, "network": {**host["network"]}})
+    if own.network_latency is not None:
+        made["network"]["latency_ns"] = round(own.network_latency * 1e9)
+    if own.network_rate is not None:
+        made["network"]["rate_bytes_per_s"] = own.network_rate
+    if "volumes" in host:
+        made["volumes"] = [
+            _volume(each, own) if (host["name"], each["name"]) in held else each
+            for each in host["volumes"]
+        ]
+    return made
+
+
+def _service(service: ServiceSpec, own: TargetCalibration) -> ServiceSpec:
+    tuning = dict(service["tuning"])
+    for name, seconds in (
+        ("server_request_ns", own.server_request),
+        ("client_request_ns", own.client_request),
+        ("client_delay_ns", own.client_delay),
+    ):
+        if seconds is not None:
+            tuning[name] = round(seconds * 1e9)
+    if own.server_rate is not None:
+        tuning["server_byte_ns"] = 1e9 / own.server_rate
+    return {**service, "tuning": tuning}
+
+
+def _volume(volume: VolumeSpec, own: TargetCalibration) -> VolumeSpec:
+    made = cast("VolumeSpec", {**volume})
+    if "storage" in volume:
+        drives = [_drive(each, own) for each in volume["storage"]["drives"]]
+        made["storage"] = {**volume["storage"], "drives": drives}
+    if "ideal" in volume:
+        made["ideal"] = _ideal(volume["ideal"], own)
+    return made
+
+
+def _ideal(given: Any, own: TargetCalibration) -> dict[str, object]:
+    made = dict(given)
+    for name, seconds in (("read_ns", own.drive_read), ("write_ns", own.drive_write)):
+        if seconds is not None:
+            made[name] = round(seconds * 1e9)
+    if own.drive_rate is not None:
+        made["read_bytes_per_s"] = made["write_bytes_per_s"] = own.drive_rate
+    return made
+
+
+def _drive(drive: DriveSpec, own: TargetCalibration) -> DriveSpec:
+    """Return the table of a drive with the learnt values, for the fields that its kind has."""
+    made: dict[str, Any] = copy.deepcopy(cast("dict[str, Any]", drive))
+    if drive["kind"] == "ssd":
+        controller = made.setdefault("controller", {})
+        if own.drive_read is not None:
+            controller["read_overhead_us"] = own.drive_read * 1e6
+        if own.drive_write is not None:
+            controller["write_overhead_us"] = own.drive_write * 1e6
+        if own.drive_rate is not None:
+            made["link_bytes_per_s"] = own.drive_rate
+        return cast("DriveSpec", made)
+    if own.drive_read is not None:
+        made["controller_overhead_us"] = own.drive_read * 1e6
+    rates = made.get("rates")
+    if own.drive_rate is not None and rates is not None:
+        times = own.drive_rate / rates["outer_bytes_per_s"]
+        for name in ("outer_bytes_per_s", "inner_bytes_per_s"):
+            if name in rates:
+                rates[name] *= times
+        made["link_bytes_per_s"] = max(made["link_bytes_per_s"], own.drive_rate)
+    return cast("DriveSpec", made)

@@ -1,0 +1,74 @@
+"""`headrace calibrate` as a user has it: real jobs, also on an emulated drive, and a rehearsal."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from headrace.errors import ExitCode
+from workspace import Workspace
+
+STUDY = """
+headrace = 1
+[target.here]
+kind = "path"
+path = "my data"
+create = true
+[target.ssd]
+kind = "block"
+drive = "mtron-msp-sata7035064"
+size = "256 MiB"
+[site.node]
+drives = { here = "samsung-870-evo-1tb" }
+[workload.scan]
+kind = "scan"
+data = { events = 8_000, files = 2 }
+[factors]
+target = TARGETS
+slots = [1, 2]
+[plan]
+repeats = { min = 1 }
+[run]
+shortest = 0
+foreign_load = "warning"
+"""
+TRUTH = """
+[site.calibration]
+cpu = { scan = 2.0 }
+"""
+
+
+def test_a_site_is_learnt_from_real_jobs(workspace: Workspace) -> None:
+    targets = ["here", "ssd"] if os.geteuid() == 0 else ["here"]
+    study = workspace.study(STUDY.replace("TARGETS", json.dumps(targets)))
+    arguments = ("calibrate", study, "--results", "my records", "--out", "my site.toml", "--json")
+    ended = workspace.run(*arguments)
+    # 5: on a machine with other work to do cells differ by more than the limit, or are invalid.
+    assert ended.returncode in (0, int(ExitCode.INVALID_TRIALS)), ended.stderr
+    found = json.loads(ended.stdout)
+    roles = {(each["target"], each["role"]) for each in found["cells"]}
+    assert roles >= {(target, "learnt") for target in targets}
+    scan = next(each for each in found["parameters"]["learnt"] if each["name"] == "cpu.scan")
+    assert 0.05 < scan["low"] <= scan["value"] <= scan["high"] < 20
+    for each in found["cells"]:
+        if each["role"] == "checked":
+            assert each["error"] == pytest.approx(each["predicted_s"] / each["measured_s"] - 1)
+    simulated = workspace.run("simulate", study, "--site", "my site.toml", "--results", "virtual")
+    assert simulated.returncode == 0, simulated.stderr
+    # Every trial is recorded: nothing runs a second time.
+    again = workspace.run(*arguments)
+    assert again.returncode == ended.returncode, again.stderr
+    assert json.loads(again.stdout)["parameters"] == found["parameters"]
+
+
+def test_a_rehearsal_says_what_would_be_learnt(workspace: Workspace) -> None:
+    study = workspace.study(STUDY.replace("TARGETS", '["ssd"]'))
+    workspace.study(TRUTH, "truth.toml")
+    ended = workspace.run("calibrate", study, "--rehearse", "truth.toml", "--results", "rehearsal")
+    assert ended.returncode == 0, ended.stderr
+    said = " ".join(ended.stdout.split())
+    assert "cpu.scan x 2" in said and "undetermined: target.ssd.drive_read" in said
+    assert "do not trust it beyond 2 slots" in said
+    assert "study.toml --site rehearsal/site.toml" in said

@@ -1,0 +1,280 @@
+"""A site learnt from itself: hidden values come back, what is not known is said, cells are checked.
+
+The measurements are simulated with hidden values (`rehearse`, or the simulator alone).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.calibration.cells import CalibrationPlan, calibration_plan
+from headrace.calibration.fitting import MeasuredCell, SiteFit, fit
+from headrace.calibration.observed import ObservedCell
+from headrace.calibration.parameters import as_calibration, learnables
+from headrace.calibration.running import SimulatedCells
+from headrace.calibration.verdict import PredictedCell, judge
+from headrace.catalog.load import ROOT
+from headrace.errors import InterruptedRunError, RefusedError, StudyError
+from headrace.library import Silent, calibrate, load_study
+from headrace.plan.trial import Trial
+from headrace.study.model import Study
+
+LOCAL = """
+headrace = 1
+[target.here]
+kind = "path"
+path = "data"
+create = true
+[site.node]
+cores = 2
+drives = { here = "small.toml" }
+[workload.scan]
+kind = "scan"
+data = { events = 60_000, files = 4 }
+[workload.search]
+kind = "analysis"
+data = { events = 15_000, files = 4 }
+[factors]
+workload = ["scan", "search"]
+slots = [1, 2, 4]
+[plan]
+repeats = { min = 2 }
+"""
+NAS = """
+[target.nas]
+kind = "nfs"
+export = { drive = "small.toml" }
+"""
+SERVED = LOCAL.replace("[site.node]", NAS + "[site.node]").replace(
+    "[factors]", '[factors]\ntarget = ["nas"]'
+)
+
+COMMAND = LOCAL.replace(
+    'kind = "scan"\ndata = { events = 60_000, files = 4 }', 'kind = "command"\ncommand = ["true"]'
+)
+
+
+def study_of(folder: Path, text: str, name: str = "study.toml") -> Path:
+    """Write a study, and a small drive beside it: a map of few pages is soon made."""
+    drive = (ROOT / "drives" / "mtron-msp-sata7035064.toml").read_text()
+    drive = drive.replace("64_023_257_088", "536_870_912").replace("queue_depth = 1", "")
+    (folder / "small.toml").write_text(drive.replace("120e6", "548e6"))
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+def planned(folder: Path, text: str) -> tuple[Study, CalibrationPlan]:
+    loaded = load_study(study_of(folder, text))
+    return loaded.study, calibration_plan(loaded.study, loaded.text)
+
+
+def learnt_of(plan: CalibrationPlan, hidden: dict[str, float]) -> SiteFit:
+    """What is learnt from the cells of a plan that were simulated with hidden values."""
+    cells = SimulatedCells(plan.study, {}, lambda: False)
+    trials = [trial for trial in plan.every if trial.cell in plan.learn]
+    truth = cells.simulate(as_calibration(hidden), trials)
+    measured = [
+        MeasuredCell(trial.target, trial.workload, seen)
+        for trial, seen in zip(trials, truth, strict=True)
+        if seen is not None
+    ]
+    assert len(measured) == len(trials)
+    free = learnables([cells.modelled(trial) for trial in trials], several_slots=True)
+
+    def simulate(values: dict[str, float], numbers: Sequence[int]) -> list[ObservedCell | None]:
+        return cells.simulate(as_calibration(values), [trials[number] for number in numbers])
+
+    return fit(measured, free, simulate)
+
+
+@settings(max_examples=2, deadline=None, derandomize=True)
+@given(
+    scan=st.floats(0.4, 3.0),
+    search=st.floats(0.4, 3.0),
+    slowdown=st.floats(0.0, 0.4),
+    drive_rate=st.floats(3e7, 8e7),
+)
+def test_hidden_values_of_local_storage_come_back(
+    tmp_path_factory: pytest.TempPathFactory,
+    scan: float,
+    search: float,
+    slowdown: float,
+    drive_rate: float,
+) -> None:
+    _, plan = planned(tmp_path_factory.mktemp("study"), LOCAL)
+    hidden = {
+        "cpu.scan": scan,
+        "cpu.search": search,
+        "busy_core_slowdown": slowdown,
+        "target.here.drive_rate": drive_rate,
+    }
+    found = learnt_of(plan, hidden)
+    values = found.values
+    assert values["cpu.scan"] == pytest.approx(scan, rel=0.05)
+    assert values["cpu.search"] == pytest.approx(search, rel=0.05)
+    assert values["busy_core_slowdown"] == pytest.approx(slowdown, abs=0.06)
+    if "target.here.drive_rate" in values:
+        assert values["target.here.drive_rate"] == pytest.approx(drive_rate, rel=0.35)
+    for each in found.learnt:
+        assert each.low <= each.value <= each.high
+
+
+def test_what_acts_alike_is_said_to_be_undetermined_and_keeps_its_default(tmp_path: Path) -> None:
+    _, plan = planned(tmp_path, SERVED)
+    found = learnt_of(plan, {"target.nas.network_latency": 400e-6, "cpu.scan": 1.3})
+    assert found.values["target.nas.network_latency"] == pytest.approx(400e-6, rel=0.15)
+    assert found.values["cpu.scan"] == pytest.approx(1.3, rel=0.05)
+    said = {each.parameter.name: each.why for each in found.undetermined}
+    # One client at a time waits for latency and server alike.
+    assert "cannot be told from" in said["target.nas.server_request"]
+    assert not set(said) & set(found.values)
+    # An emulated drive is the one of the catalog: its rate is known.
+    assert "target.nas.drive_rate" not in {*said, *found.values}
+
+
+def test_cells_to_learn_and_to_check_are_few_and_apart(tmp_path: Path) -> None:
+    study, plan = planned(tmp_path, LOCAL)
+    of = {trial.cell: trial.levels for trial in plan.every}
+    learn = {(of[c]["workload"], of[c]["slots"], of[c]["cache"]) for c in plan.learn}
+    check = {(of[c]["workload"], of[c]["slots"], of[c]["cache"]) for c in plan.check}
+    assert learn == {
+        (name, slots, cache)
+        for name in ("scan", "search")
+        for slots, cache in ((1, "cold"), (2, "cold"), (1, "warm"))
+    }
+    assert check == {("scan", 4, "cold"), ("search", 4, "cold")}
+    # A study without slots gets some; the most of them check.
+    text = LOCAL.replace("slots = [1, 2, 4]\n", "").replace('"scan", "search"', '"scan"')
+    _, alone = planned(tmp_path, text)
+    of = {trial.cell: trial.levels for trial in alone.every}
+    assert {of[c]["slots"] for c in alone.learn} == {1, 2}
+    assert {of[c]["slots"] for c in alone.check} == {4}
+    assert not calibration_plan(study, LOCAL, 0).check
+
+
+HIDDEN = """
+[site.calibration]
+cpu = { scan = 1.5, search = 0.7 }
+busy_core_slowdown = 0.2
+[site.calibration.target.here]
+drive_rate = "80 MB/s"
+"""
+
+
+class StopsAfter(Silent):
+    """An observer that stops a run after some trials."""
+
+    def __init__(self, count: int) -> None:
+        self.stop = threading.Event()
+        self.finished = 0
+        self._count = count
+
+    def trial_finished(self, trial: Trial, status: str, reasons: list[str], summary: str) -> None:
+        self.finished += 1
+        if self.finished == self._count:
+            self.stop.set()
+
+
+def test_a_rehearsal_is_stopped_gone_on_with_and_predicts_what_simulate_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_CACHE_DIR", str(tmp_path / "cache"))
+    study = study_of(tmp_path, LOCAL)
+    hidden = study_of(tmp_path, HIDDEN, "hidden.toml")
+    root, out = tmp_path / "results", tmp_path / "my site.toml"
+    first = StopsAfter(3)
+    with pytest.raises(InterruptedRunError):
+        calibrate(study, root, out=out, rehearse=hidden, observer=first, stop=first.stop)
+    assert not out.exists()
+    second = StopsAfter(0)
+    site, file = calibrate(study, root, out=out, rehearse=hidden, observer=second)
+    assert file == out and 0 < second.finished < 16
+    assert site.verdict.trusted and (site.verdict.good_to or 1) < 0.05
+    assert site.verdict.typical is not None and site.verdict.null_typical is not None
+    assert site.verdict.typical < site.verdict.null_typical
+    # The file that was written gives the same times as were predicted.
+    loaded = load_study(study, site=out)
+    simulated = SimulatedCells(loaded.study, {}, lambda: False)
+    for cell in site.cells:
+        levels = {name: level for name, level in cell.trial.levels.items() if name != "cache"}
+        if cell.trial.levels["cache"] == "cold":
+            trial = next(each for each in loaded.plan().trials if each.levels == levels)
+            made = simulated.simulate(as_calibration({}), [trial])[0]
+            assert made is not None
+            assert made.seconds * made.work == pytest.approx(cell.predicted_s, rel=0.05)
+    assert loaded.study.site is not None and loaded.study.site.calibration is not None
+    assert loaded.study.site.calibration.cpu["scan"] == pytest.approx(1.5, rel=0.05)
+    with pytest.raises(RefusedError, match="something else"):
+        calibrate(study_of(tmp_path, SERVED, "other.toml"), root, rehearse=hidden)
+    mine = study_of(tmp_path, "mine", "mine.toml")
+    with pytest.raises(RefusedError, match="no site that headrace calibrate wrote"):
+        calibrate(study, root, out=mine, rehearse=hidden)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[site.calibration]\ncpu = { scan = 0 }\n", "hidden.toml:2: site.calibration.cpu"),
+        ("[site.calibration]\nfast = 1\n", "hidden.toml:2: site.calibration.fast"),
+        ("[run]\nslots = 1\n", "hidden.toml:1: run"),
+        ("title = 3\n", "[site] is missing"),
+    ],
+)
+def test_a_wrong_site_file_is_refused_by_line(tmp_path: Path, text: str, words: str) -> None:
+    study = study_of(tmp_path, LOCAL)
+    with pytest.raises(StudyError) as caught:
+        load_study(study, site=study_of(tmp_path, text, "hidden.toml"))
+    assert words in str(caught.value)
+
+
+def test_learnt_values_of_other_studies_parts_are_left_out(tmp_path: Path) -> None:
+    text = HIDDEN + '[site.calibration.target.tape]\ndrive_read = "1 s"\n'
+    loaded = load_study(study_of(tmp_path, LOCAL), site=study_of(tmp_path, text, "site.toml"))
+    assert loaded.study.site is not None and loaded.study.site.calibration is not None
+    assert set(loaded.study.site.calibration.target) == {"here"}
+    # In a study file they are a mistake.
+    with pytest.raises(StudyError, match=r"site\.calibration\.target\.tape"):
+        load_study(study_of(tmp_path, LOCAL + text))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (LOCAL.replace('drives = { here = "small.toml" }', ""), "study.toml:4: target.here.kind"),
+        (COMMAND, "study.toml:11: workload.scan.kind"),
+    ],
+)
+def test_what_has_no_model_is_refused_by_line(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(StudyError) as caught:
+        calibrate(study_of(tmp_path, text), tmp_path / "results")
+    assert words in str(caught.value) and "nothing can be learnt" in str(caught.value)
+    assert not (tmp_path / "results").exists()
+
+
+def cell(slots: int, error: float | None, null: float | None = None) -> PredictedCell:
+    trial = Trial(0, "disk", "scan", {"slots": slots}, 0, 1, 0)
+    measured = None if error is None else 1.0
+    role = "checked" if error is not None else "predicted"
+    nulls = None if null is None else (1 + null, 9.0)
+    return PredictedCell(trial, slots, role, 1 + (error or 0), measured, nulls)
+
+
+def test_the_verdict_says_how_far_the_site_can_be_trusted() -> None:
+    good = judge([cell(1, 0.03), cell(4, -0.08, 0.3), cell(64, None)], 0.15)
+    assert good.trusted and good.good_to == pytest.approx(0.08)
+    assert good.sentences[0].startswith("good to 8% in 2 cells")
+    assert good.sentences[1].startswith("better than no model") and good.null == "time"
+    assert "do not trust it beyond 4 slots" in good.sentences[-1]
+    bad = judge([cell(2, 0.01), cell(8, 0.4, 0.1)], 0.15)
+    assert not bad.trusted
+    assert any("no better" in each for each in bad.sentences)
+    assert any("beyond 2 slots for scan on disk: +40% at 8" in each for each in bad.sentences)
+    unknown = judge([cell(1, None)], 0.15)
+    assert not unknown.trusted and unknown.good_to is None
