@@ -144,6 +144,13 @@ class DataServer(TypedDict):
     cache: NotRequired[Cache]
 
 
+class MetadataServers(TypedDict):
+    """The metadata servers of a file service: all hosts of that name, and a volume of each."""
+
+    host: str
+    volume: str
+
+
 class ServiceSpec(TypedDict):
     """A file service."""
 
@@ -151,6 +158,7 @@ class ServiceSpec(TypedDict):
     kind: str
     targets: list[DataServer]
     tuning: Mapping[str, object]
+    metadata: NotRequired[MetadataServers]
 
 
 class FileSet(TypedDict):
@@ -440,6 +448,14 @@ class Power(TypedDict):
     switch_w: float
 
 
+class Tcp(TypedDict):
+    """Connections of the network, and what a switch's port holds (0: any number)."""
+
+    initial_window_packets: int
+    min_rto_ns: int
+    port_buffer_bytes: int
+
+
 class Observe(TypedDict):
     """What is recorded besides the results of jobs."""
 
@@ -460,5 +476,6 @@ class Scenario(TypedDict):
     profiles: list[Profile]
     run: RunSpec
     power: Power
+    tcp: NotRequired[Tcp]
     observe: Observe
     faults: NotRequired[list[HostFault]]

@@ -182,11 +182,32 @@ class SiteCalibration(Section):
         return cpu
 
 
+class SiteTcp(Section):
+    """`[site.tcp]`: simulated: how connections get up to speed, and what switches hold."""
+
+    initial_window: int = Field(
+        10, ge=1, le=1000, description="packets of a connection's first window (RFC 6928)"
+    )
+    rto_min: Seconds = Field(
+        0.2, gt=0, le=120, description="shortest retransmission timeout (Linux: 200 ms)"
+    )
+    port_buffer: Bytes | None = Field(
+        None,
+        ge=1500,
+        description="bytes that may wait at a port of a switch; any number when not given",
+    )
+
+
 class Site(Section):
     """`[site]`: nodes, servers, links, power of a real or imagined cluster."""
 
     node: SiteNodes = Field(default_factory=lambda: SiteNodes.model_validate({}))
     server: dict[str, SiteServer] = Field(default_factory=dict[str, SiteServer])
+    tcp: SiteTcp | None = Field(
+        None,
+        description="simulated: windows of connections and buffers of switches; flows have their "
+        "fair rate at once when not given",
+    )
     switch: str | SiteSwitch | None = Field(
         None, description="switches: a name of the catalog, or a table with `power`, `count`"
     )

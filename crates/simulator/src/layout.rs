@@ -28,6 +28,8 @@ pub(crate) struct ServiceFile {
     /// stripe objects; block × replicas.
     pub parts: Vec<Option<InstanceId>>,
     pub live: bool,
+    /// Up to which byte its parity is written.
+    pub coded_bytes: u64,
     /// The file of the upstream that the service passes on, and whether its server opened it.
     pub upstream: Option<u32>,
     pub opened: bool,
@@ -50,11 +52,13 @@ impl Layout {
         stripe_targets: u32,
         block_bytes: u64,
         targets: u32,
+        parity: u32,
     ) -> Layout {
         if kind == ServiceKind::Hdfs || block_bytes > 0 {
             return Layout::Blocks { block_bytes: block_bytes.max(1 << 20) };
         }
-        let count = if stripe_targets == 0 { targets } else { stripe_targets.min(targets) };
+        let data = targets.saturating_sub(parity).max(1);
+        let count = if stripe_targets == 0 { data } else { stripe_targets.min(data) };
         if stripe_bytes > 0 {
             return Layout::Striped { stripe_bytes, targets: count };
         }

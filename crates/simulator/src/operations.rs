@@ -374,6 +374,10 @@ impl World<'_> {
                 let s = &self.services[service as usize].settled;
                 let (trips, cpu) = (round_trips.unwrap_or(s.open_round_trips), s.client_request_ns);
                 self.tasks[task].pending_cpu_ns += cpu * u64::from(trips);
+                if self.ask_metadata(task, service, file, changes, trips) {
+                    self.enter(task, State::Network, Phase::Metadata);
+                    return Flow::Blocked;
+                }
                 let until = self.metadata_answer(service, file, host, changes, trips);
                 self.pause(task, until, State::Network, Phase::Metadata)
             }

@@ -1,6 +1,7 @@
 //! Results: times, bytes and energies of jobs, hosts, drives and services.
 
 use headrace_model::histogram::{Histogram, HistogramBins};
+use headrace_model::link::tcp::TcpCounters;
 use headrace_model::pagecache::CacheCounters;
 use serde::{Deserialize, Serialize};
 
@@ -233,9 +234,17 @@ pub struct ServiceOutcome {
     pub stored_bytes: Vec<u64>,
     /// Requests that used another replica, or had to wait, because a server was down.
     pub failed_over: u64,
+    /// Reads that were computed from other objects of the file, because a server was down or could
+    /// not read.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub degraded_reads: u64,
     /// What its data servers had of the files of their upstream, if they have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream: Option<UpstreamOutcome>,
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 /// Reads of a service before another one.
@@ -274,4 +283,7 @@ pub struct Counters {
     pub faults_fired: u64,
     /// Allocations that failed because a volume was full.
     pub out_of_space: u64,
+    /// Losses and waits of connections, if the scenario has TCP's windows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpCounters>,
 }

@@ -3,6 +3,7 @@
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use headrace_model::link::tcp::Tcp;
 use headrace_model::request::Medium;
 use headrace_model::Nanos;
 use rayon::prelude::*;
@@ -129,6 +130,7 @@ impl World<'_> {
         energy.total_j = (energy.nodes_j + energy.servers_j + energy.drives_j + energy.switch_j)
             * self.scenario.power.pue;
         let services = self.service_outcomes();
+        self.counters.tcp = self.tcp.as_ref().map(Tcp::counters);
         let packets = self.feeder.packetiser.as_ref().map(Packetiser::outcome);
         Outcome {
             jobs: self.jobs,

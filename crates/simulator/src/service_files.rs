@@ -70,7 +70,9 @@ impl World<'_> {
             self.services[service as usize].files[file as usize].upstream = Some(behind);
             return file;
         }
-        let s = &self.services[service as usize];
+        let s = &mut self.services[service as usize];
+        s.files[file as usize].coded_bytes = bytes;
+        let (parity, s) = (s.parity as usize, &*s);
         let (layout, replicas, targets) = (s.layout, s.replicas, s.targets.len() as u32);
         if let Some(turn) = turn {
             self.services[service as usize].files[file as usize].first = turn % targets;
@@ -80,10 +82,9 @@ impl World<'_> {
             Layout::Striped { stripe_bytes, targets } => {
                 let stripes = bytes.div_ceil(stripe_bytes);
                 let n = u64::from(targets);
-                (0..n)
-                    .map(|t| ((stripes + n - 1 - t) / n) * stripe_bytes)
-                    .map(|b| b.min(bytes))
-                    .collect()
+                let held = |t: u64| (((stripes + n - 1 - t) / n) * stripe_bytes).min(bytes);
+                // Each parity object is as large as the largest data object.
+                (0..n).map(held).chain(std::iter::repeat_n(held(0), parity)).collect()
             }
             Layout::Blocks { block_bytes } => {
                 let blocks = bytes.div_ceil(block_bytes);

@@ -36,6 +36,11 @@ impl World<'_> {
             return;
         }
         s.suspected[r.target as usize] = true;
+        if self.reconstruct(rpc, true) {
+            return;
+        }
+        let s = &self.services[r.service as usize];
+        let coded = s.parity > 0;
         let replicas = s.replicas;
         let f = &self.services[r.service as usize].files[r.file as usize];
         let other = (1..replicas)
@@ -56,11 +61,11 @@ impl World<'_> {
             }
             // One replica is missing: report the write as done; repairing the replica is left to
             // the service.
-            (RpcKind::Write | RpcKind::Commit, Some(_)) => {
+            (RpcKind::Write | RpcKind::Commit, other) if coded || other.is_some() => {
                 self.rpcs[rpc].pending = 1;
                 self.deliver_later(rpc);
             }
-            (_, None) => self.services[r.service as usize].parked.push(rpc),
+            _ => self.services[r.service as usize].parked.push(rpc),
         }
     }
 
@@ -91,8 +96,11 @@ impl World<'_> {
         let r = self.rpcs[rpc];
         let s = &self.services[r.service as usize];
         let host = s.targets[r.target as usize].host;
-        let cpu_ns =
-            s.settled.server_request_ns + (s.settled.server_byte_ns * r.bytes as f64) as u64;
+        let cpu_ns = match r.kind {
+            RpcKind::Lookup => s.settled.metadata_read_ns,
+            RpcKind::Change => s.settled.metadata_write_ns,
+            _ => s.settled.server_request_ns + (s.settled.server_byte_ns * r.bytes as f64) as u64,
+        };
         let pipeline =
             r.kind == RpcKind::Write && s.settled.replica_pipeline && r.replica + 1 < s.replicas;
         if pipeline {
@@ -156,6 +164,10 @@ impl World<'_> {
     /// Read or write the data of a request.
     pub(super) fn store_request(&mut self, rpc: RpcId) {
         let r = self.rpcs[rpc];
+        if matches!(r.kind, RpcKind::Lookup | RpcKind::Change) {
+            self.store_metadata(rpc);
+            return;
+        }
         if self.services[r.service as usize].upstream.is_some() && self.served_from_cache(rpc) {
             return;
         }
@@ -170,6 +182,7 @@ impl World<'_> {
         let cached = self.services[r.service as usize].settled.server_cache;
         let kind = match (r.kind, cached) {
             (RpcKind::Commit, _) => OpKind::Sync,
+            (RpcKind::Lookup | RpcKind::Change, _) => unreachable!("an inode, not a file's data"),
             (RpcKind::Read, true) => OpKind::Read,
             (RpcKind::Read, false) => OpKind::DirectRead,
             (RpcKind::Write, true) => OpKind::Write,
@@ -203,6 +216,10 @@ impl World<'_> {
             self.instances[op.instance].read_ahead = op.read_ahead;
         }
         let sync = self.services[r.service as usize].settled.server_sync;
+        if r.kind == RpcKind::Change && sync && !r.synced {
+            self.sync_metadata(rpc);
+            return;
+        }
         if op.kind == OpKind::Write && sync && !r.synced {
             self.rpcs[rpc].synced = true;
             let wanted = Wanted {
@@ -256,17 +273,37 @@ impl World<'_> {
     pub(super) fn delivered(&mut self, rpc: RpcId) {
         let r = self.rpcs[rpc];
         self.leave_channel(rpc);
+        if let Sender::Process(task) = r.sender {
+            self.metadata_replied(rpc, task);
+            return;
+        }
         let replicas = self.services[r.service as usize].replicas;
         if r.failed && r.kind == RpcKind::Read && u32::from(r.unread) + 1 < replicas {
             self.read_other_replica(rpc);
             return;
         }
+        if r.failed && r.unread == 0 && matches!(r.sender, Sender::Client(_)) {
+            self.rpcs[rpc].unread = 1;
+            self.rpcs[rpc].failed = false;
+            if self.reconstruct(rpc, false) {
+                return;
+            }
+            self.rpcs[rpc].failed = true;
+        }
+        self.reply(rpc);
+    }
+
+    /// End a request, and tell its sender.
+    pub(crate) fn reply(&mut self, rpc: RpcId) {
+        let r = self.rpcs[rpc];
         self.rpcs.remove(rpc);
         match r.sender {
             Sender::Forwarder(forwarder) => {
                 self.rpcs[forwarder].failed |= r.failed;
                 self.part_done(forwarder);
             }
+            Sender::Process(task) => self.timer_done(task),
+            Sender::Gatherer(parent) => self.gathered(parent, r.failed),
             Sender::Client(io) => {
                 let latency = self.now - r.sent;
                 self.services[r.service as usize].totals.latency.add(latency);

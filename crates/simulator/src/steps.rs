@@ -162,7 +162,7 @@ impl World<'_> {
         let remote = matches!(self.mounts[i.mount as usize].mounted, Mounted::Service(_));
         let host = self.mounts[i.mount as usize].host as usize;
         let dirty = self.hosts[host].cache.file_dirty_pages(i.cache_file) > 0 || i.writes > 0;
-        if remote && (dirty || i.uncommitted) {
+        if remote && (dirty || i.uncommitted || self.lacks_parity(instance)) {
             // Close-to-open consistency.
             return self.operate(task, file, OpKind::Close, 0, 0, false);
         }

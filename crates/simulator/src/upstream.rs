@@ -38,7 +38,7 @@ impl World<'_> {
         }
         match r.kind {
             RpcKind::Read => self.read_cached(rpc),
-            RpcKind::Commit => false,
+            RpcKind::Commit | RpcKind::Lookup | RpcKind::Change => false,
             RpcKind::Write => {
                 // Written to the upstream; the cached blocks are out of date.
                 self.uncache(r.service, r.target, r.file);

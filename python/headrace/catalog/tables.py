@@ -100,7 +100,9 @@ class CatalogServer(CatalogTable):
     """`servers/`: a file service's software, and its storage if only the storage's rates are
     known."""
 
-    kind: Literal["nfs", "bluearc", "glusterfs", "lustre", "hdfs", "orangefs", "xrootd"]
+    kind: Literal[
+        "nfs", "bluearc", "glusterfs", "lustre", "hdfs", "orangefs", "xrootd", "cephfs", "eos"
+    ]
     tuning: dict[str, Any] = Field(default_factory=dict[str, Any])
     storage: dict[str, Any] | None = None
     """An ideal drive (crates/model, `IdealSpec`) for an array with published rates only."""

@@ -118,6 +118,24 @@ class Bricks(Export):
     on: str = Field("node", description='"node", or the name of a [site.server.NAME]')
 
 
+class Erasure(BaseModel):
+    """`erasure = { data = 4, parity = 2 }`: any `data` objects of a file give it back."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    data: int = Field(ge=1, le=64, description="objects that hold as much as the file has")
+    parity: int = Field(ge=1, le=16, description="objects more, as many as may be lost")
+
+    def tuning(self, stripe_bytes: int) -> dict[str, object]:
+        """Return the parameters of such a file with stripe units of this size."""
+        return {
+            "replicas": 1,
+            "block_bytes": 0,
+            "stripe_bytes": stripe_bytes,
+            "stripe_targets": self.data,
+            "parity_targets": self.parity,
+        }
+
+
 class ServedOptions(ServerOptions):
     """Options of every kind that is reached over a network."""
 

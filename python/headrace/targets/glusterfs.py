@@ -31,7 +31,7 @@ from headrace.system.servers.glusterfs import (
 from headrace.system.storage import storage_of
 from headrace.targets import Location, ModelledStorage, Setting, TargetContext, TargetOptions
 from headrace.targets.bricks import BricksTarget
-from headrace.targets.exports import Bricks, ServedOptions
+from headrace.targets.exports import Bricks, Erasure, ServedOptions
 from headrace.targets.glusterfs_settings import NAMES, VolumeSettings
 from headrace.units import MOST_HOSTS, Bytes, Seconds
 
@@ -65,7 +65,7 @@ class GlusterfsOptions(ServedOptions):
         1, ge=1, le=MOST_HOSTS, description="copies of each file"
     )
     disperse: Disperse | None = Field(
-        None, description="measured: pieces of each file and coded ones, instead of copies"
+        None, description="pieces of each file and coded ones, instead of copies"
     )
     bricks_per_server: int | None = Field(
         None,
@@ -322,8 +322,10 @@ class Glusterfs(BricksTarget):
     @override
     def model(self, site: Site | None) -> ModelledStorage:
         """Bricks, and a FUSE client on every node."""
-        if self.options.disperse is not None:
-            raise HeadraceError(
-                f"target {self.name}: a dispersed volume has no model; name replicas"
-            )
-        return self.on_bricks(site, self.options.bricks, {"replicas": self.options.replicas})
+        each = self.options.disperse
+        if each is None:
+            return self.on_bricks(site, self.options.bricks, {"replicas": self.options.replicas})
+        # A FUSE request of 128 KiB goes to all bricks of the data, to each its part.
+        code = Erasure(data=each.data, parity=each.redundancy)
+        unit = (128 << 10) // each.data // 4096 * 4096
+        return self.on_bricks(site, self.options.bricks, code.tuning(unit))

@@ -28,6 +28,11 @@ class LustreOptions(ServedOptions):
         1, ge=0, le=MOST_HOSTS, description="targets that a file is striped over; 0: all"
     )
     stripe_size: Bytes = Field(1 << 20, ge=64 << 10, description="bytes of a stripe")
+    metadata_server: str | None = Field(
+        None,
+        description="name of a [site.server.NAME] with `drives` whose cores and first drive the "
+        "metadata operations use; times without a machine when not given",
+    )
     client_read_ahead: Bytes | None = Field(
         None, description="most that a client reads ahead of a file"
     )
@@ -40,6 +45,10 @@ class Lustre(ModelledTarget):
     label: ClassVar[str] = "Lustre"
     Options: ClassVar[type[TargetOptions]] = LustreOptions
     service_kind = "lustre"
+
+    @override
+    def metadata_server(self) -> str | None:
+        return self.options.metadata_server
 
     @override
     def model(self, site: Site | None) -> ModelledStorage:

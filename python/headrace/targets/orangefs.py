@@ -25,6 +25,11 @@ class OrangefsOptions(ServedOptions):
         default_factory=lambda: Export.model_validate({}), description="what each server stores on"
     )
     stripe_size: Bytes = Field(64 << 10, ge=4096, description="bytes of a stripe")
+    metadata_server: str | None = Field(
+        None,
+        description="name of a [site.server.NAME] with `drives` whose cores and first drive the "
+        "metadata operations use; times without a machine when not given",
+    )
     name_nodes: Annotated[int, Label("{} metadata server", "{} metadata servers")] = Field(
         1, ge=1, le=MOST_HOSTS, description="metadata servers"
     )
@@ -37,6 +42,10 @@ class Orangefs(ModelledTarget):
     label: ClassVar[str] = "OrangeFS"
     Options: ClassVar[type[TargetOptions]] = OrangefsOptions
     service_kind = "orangefs"
+
+    @override
+    def metadata_server(self) -> str | None:
+        return self.options.metadata_server
 
     @override
     def model(self, site: Site | None) -> ModelledStorage:

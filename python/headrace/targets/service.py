@@ -63,6 +63,7 @@ class ServiceTarget(Target):
         if self.options.virtual or (found is not None and found.virtual):
             made["virtualisation"] = virtual or {}
         stored = self.with_service(kind, {**base, **tuning}, server_name, (made,), ())
+        stored = self._with_metadata(stored, site)
         for name in reversed(fronts):
             stored = self._behind(stored, name, site, virtual)
         return stored
@@ -88,6 +89,40 @@ class ServiceTarget(Target):
         if server.virtual:
             front["virtualisation"] = virtual or {}
         return self.put_before(stored, front)
+
+    def metadata_server(self) -> str | None:
+        """Return the name of the [site.server.NAME] that holds the metadata, if the options name
+        one."""
+        return None
+
+    def _with_metadata(self, stored: ModelledStorage, site: Site | None) -> ModelledStorage:
+        """Put the metadata of a modelled storage on the server of the site that the options
+        name."""
+        name = self.metadata_server()
+        if name is None:
+            return stored
+        if site is None or name not in site.server:
+            known = ", ".join(site.server) if site is not None else ""
+            raise HeadraceError(
+                f"target {self.name}: metadata_server: there is no [site.server.{name}]"
+                + (f"; there are: {known}" if known else "")
+            )
+        server = site.server[name]
+        if not server.drives:
+            raise HeadraceError(
+                f"target {self.name}: metadata_server: what does {name} store on?",
+                hint=f"[site.server.{name}] drives = {{ metadata = … }}",
+            )
+        made = host(f"{self.name}-{name}", server.machine, server.link, server.count)
+        made["volumes"] = [site_volume(drive, each) for drive, each in server.drives.items()]
+        first = made["volumes"][0]["name"]
+        services = tuple(
+            {**each, "metadata": {"host": made["name"], "volume": first}}
+            if each["name"] == self.name
+            else each
+            for each in stored.services
+        )
+        return dataclasses.replace(stored, servers=(*stored.servers, made), services=services)
 
     def cache_tuning(self) -> CacheTuning:
         """Return what the options say of a cache on a front server's drive."""

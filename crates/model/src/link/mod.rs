@@ -10,11 +10,12 @@
 //! change that keeps all bottlenecks takes O(log n); any other change recomputes all ports.
 //!
 //! This module starts and finishes flows, `max_min` computes their rates, and `due` their
-//! completion times.
+//! completion times. `tcp` says how much later a flow starts because of its connection's window.
 
 mod bottleneck;
 mod due;
 mod max_min;
+pub mod tcp;
 
 use std::collections::{BinaryHeap, HashMap};
 
@@ -129,6 +130,21 @@ impl Network {
                 self.bottlenecks[group.bottleneck as usize].rate
             }
         })
+    }
+
+    /// Return the rate that one more flow between two hosts would get, at most.
+    pub fn share(&self, from: u32, to: u32) -> f64 {
+        let side = |side: u32| {
+            let side = &self.sides[side as usize];
+            side.capacity / f64::from(side.flows + 1)
+        };
+        let limit = self.flow_limits[from as usize].min(self.flow_limits[to as usize]);
+        side(2 * from).min(side(2 * to + 1)).min(limit)
+    }
+
+    /// Return the rate at which a host receives at most.
+    pub fn receive_rate(&self, host: u32) -> f64 {
+        self.sides[2 * host as usize + 1].capacity
     }
 
     fn group(&mut self, from: u32, to: u32) -> u32 {

@@ -10,6 +10,7 @@ mod services;
 
 use std::collections::HashMap;
 
+use headrace_model::link::tcp::Tcp;
 use headrace_model::link::{Network, Port};
 use headrace_model::slots::Slab;
 
@@ -48,6 +49,7 @@ impl<'a> World<'a> {
             fetches: Slab::default(),
             tasks: Slab::default(),
             network: Network::new(&ports),
+            tcp: scenario.tcp.map(|spec| Tcp::new(spec, ports.len())),
             network_timer: None,
             client_instances: HashMap::new(),
             lustre: HashMap::new(),

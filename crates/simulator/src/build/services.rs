@@ -2,7 +2,7 @@
 //! on every host.
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use headrace_model::pagecache::PAGE_BYTES;
 use headrace_model::slots::Id;
@@ -11,7 +11,9 @@ use crate::block_cache::BlockCache;
 use crate::layout::Layout;
 use crate::outcome::UpstreamOutcome;
 use crate::remote::{Backend, Service, ServiceTotals, Target};
-use crate::scenario::{BackendSpec, ClientReadAhead, ServiceSpec};
+use crate::scenario::{
+    BackendSpec, ClientReadAhead, MetadataSpec, ServiceKind, ServiceSpec, TargetSpec,
+};
 use crate::storage::page_end;
 use crate::world::{Mounted, World};
 
@@ -31,7 +33,7 @@ impl World<'_> {
             let mut settled = spec.tuning.settle(spec.kind);
             // A client's cache sends each page to one server; that server makes the copies.
             settled.replica_pipeline |= settled.write_back;
-            let targets = self.add_targets(spec);
+            let targets = self.add_targets(&spec.targets, settled.server_threads);
             let count = targets.len() as u32;
             let threads = settled.metadata_threads as usize;
             let upstream = spec.upstream().and_then(|name| self.service_named(name));
@@ -43,7 +45,10 @@ impl World<'_> {
                     settled.stripe_targets,
                     settled.block_bytes,
                     count,
+                    settled.parity_targets,
                 ),
+                parity: settled.parity_targets,
+                primary_reads: spec.kind == ServiceKind::Cephfs,
                 replicas: settled.replicas.min(count),
                 metadata: (0..settled.metadata_servers)
                     .map(|_| (0..threads).map(|_| Reverse(0)).collect())
@@ -51,6 +56,8 @@ impl World<'_> {
                 suspected: vec![false; targets.len()],
                 targets,
                 upstream,
+                metadata_by: None,
+                inodes: BTreeMap::new(),
                 files: Vec::new(),
                 free_files: Vec::new(),
                 made: 0,
@@ -64,12 +71,47 @@ impl World<'_> {
                 self.add_service_mount(host, number, false);
             }
         }
+        for (number, spec) in self.scenario.services.iter().enumerate() {
+            if let Some(metadata) = &spec.metadata {
+                self.services[number].metadata_by = Some(self.services.len() as u32);
+                self.add_metadata_servers(number, metadata);
+            }
+        }
     }
 
-    fn add_targets(&mut self, spec: &ServiceSpec) -> Vec<Target> {
-        let threads = spec.tuning.settle(spec.kind).server_threads;
+    /// Add the metadata servers of a service: a service without files of its own, whose requests
+    /// use threads, cores and drives as all others.
+    fn add_metadata_servers(&mut self, of: usize, spec: &MetadataSpec) {
+        let backend = BackendSpec::Volume { volume: spec.volume.clone() };
+        let target = TargetSpec { host: spec.host.clone(), backend };
+        let mut settled = self.services[of].settled.clone();
+        settled.server_threads = settled.metadata_threads;
+        settled.requests_in_flight = u32::MAX;
+        let targets = self.add_targets(&[target], settled.server_threads);
+        self.services.push(Service {
+            layout: Layout::Whole,
+            parity: 0,
+            primary_reads: false,
+            replicas: 1,
+            metadata: Vec::new(),
+            suspected: vec![false; targets.len()],
+            targets,
+            upstream: None,
+            metadata_by: None,
+            inodes: BTreeMap::new(),
+            files: Vec::new(),
+            free_files: Vec::new(),
+            made: 0,
+            channels: Vec::new(),
+            parked: Vec::new(),
+            totals: ServiceTotals::default(),
+            settled,
+        });
+    }
+
+    fn add_targets(&mut self, specs: &[TargetSpec], threads: u32) -> Vec<Target> {
         let mut targets = Vec::new();
-        for target in &spec.targets {
+        for target in specs {
             for host in self.hosts_named(&target.host) {
                 let (mount, backend) = self.backend(host, &target.backend);
                 targets.push(Target {

@@ -64,7 +64,9 @@ impl World<'_> {
         if write && op.stage == OpStage::Submitting {
             self.grow(op.instance, op.offset + op.length);
         }
-        if op.stage == OpStage::Submitting && !behind && window == u64::MAX {
+        // With parity the rows of a write are sent in order.
+        let coded_write = write && self.services[service as usize].parity > 0;
+        if op.stage == OpStage::Submitting && !behind && window == u64::MAX && !coded_write {
             if let Layout::Striped { targets, .. } = self.services[service as usize].layout {
                 if targets > 1 {
                     return self.run_on_all_targets(index, service, targets, largest);
@@ -95,8 +97,15 @@ impl World<'_> {
             }
             let job = op.job;
             let asked = Asked { service, file, piece, bytes, client: host, of_server, job };
-            self.send_copies(index, asked, copies, behind);
+            if write && at < self.coded_bytes(service, op.instance) {
+                self.overwrite_coded(index, asked, behind);
+            } else {
+                self.send_copies(index, asked, copies, behind);
+            }
             at += bytes;
+        }
+        if coded_write && at >= end {
+            self.write_parity(index, service, end, false);
         }
         let o = &mut self.ops[index];
         o.length = end - at;
@@ -142,24 +151,27 @@ impl World<'_> {
 
     /// Send a piece of a read, or `copies` copies of a piece of a write. Each is an I/O that the
     /// operation waits for, or with `behind` does not wait for.
-    fn send_copies(&mut self, index: OpId, asked: Asked, copies: u32, behind: bool) {
+    pub(crate) fn send_copies(&mut self, index: OpId, asked: Asked, copies: u32, behind: bool) {
         let op = self.ops[index];
         for copy in 0..copies {
-            if behind {
-                self.instances[op.instance].writes += 1;
-                self.instances[op.instance].behind_bytes += asked.bytes;
-            }
-            let kind = if behind {
-                IoKind::Behind { bytes: asked.bytes }
-            } else {
-                IoKind::Through { op: index }
-            };
-            let io = self.start_io(index, kind);
+            let io = self.start_copy(index, asked.bytes, behind);
             match op.kind {
-                OpKind::DirectWrite => self.send_write_piece(asked, io, copy),
-                _ => self.send_read(asked, io),
+                OpKind::Read | OpKind::DirectRead => self.send_read(asked, io),
+                // Syncing or closing writes the parity of the last row.
+                _ => self.send_write_piece(asked, io, copy),
             }
         }
+    }
+
+    /// Create the I/O of a piece.
+    pub(crate) fn start_copy(&mut self, index: OpId, bytes: u64, behind: bool) -> IoId {
+        if !behind {
+            return self.start_io(index, IoKind::Through { op: index });
+        }
+        let instance = &mut self.instances[self.ops[index].instance];
+        instance.writes += 1;
+        instance.behind_bytes += bytes;
+        self.start_io(index, IoKind::Behind { bytes })
     }
 
     /// Create an I/O of an operation that bypasses the page cache.
@@ -205,6 +217,10 @@ impl World<'_> {
     /// requires it. Return true if there is nothing to wait for.
     pub(crate) fn commit_remote(&mut self, index: OpId, service: u32) -> bool {
         let op = self.ops[index];
+        if self.services[service as usize].parity > 0 {
+            let end = self.instances[op.instance].bytes;
+            self.write_parity(index, service, end, true);
+        }
         let s = &self.services[service as usize];
         let due = match s.settled.commit {
             Commit::Never => false,
@@ -213,7 +229,7 @@ impl World<'_> {
         };
         let instance = &mut self.instances[op.instance];
         if !due || !std::mem::take(&mut instance.uncommitted) {
-            return true;
+            return self.ops[index].outstanding == 0;
         }
         let mount = &self.mounts[instance.mount as usize];
         let (file, host, of_server) = (instance.file(), mount.host, mount.of_server);

@@ -6,18 +6,18 @@
 //! in `serving`.
 
 mod client_io;
-mod requests;
+pub(crate) mod requests;
 mod transport;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::ops::Range;
 
 use headrace_model::histogram::Histogram;
 use headrace_model::Nanos;
 
 use crate::block_cache::BlockCache;
-use crate::ids::{IoId, JobId, RpcId, ThreadId};
+use crate::ids::{InstanceId, IoId, JobId, RpcId, TaskId, ThreadId};
 use crate::layout::{mixed, Layout, ServiceFile};
 use crate::outcome::ServiceOutcome;
 
@@ -63,11 +63,19 @@ pub(crate) struct Service {
     /// The service that its data servers are clients of.
     pub upstream: Option<u32>,
     pub replicas: u32,
+    /// Clients read the first replica while its server is up (Ceph's primary).
+    pub primary_reads: bool,
+    /// Parity objects of a striped file.
+    pub parity: u32,
     pub files: Vec<ServiceFile>,
     pub free_files: Vec<u32>,
     pub made: u64,
     /// Indexed by client host × targets + target.
     pub channels: Vec<Channel>,
+    /// The service of its metadata servers, if they have hosts.
+    pub metadata_by: Option<u32>,
+    /// Of a service of metadata servers: the inode of each file by the file's number.
+    pub inodes: BTreeMap<u64, InstanceId>,
     /// For each metadata server, the times at which its threads become free.
     pub metadata: Vec<BinaryHeap<Reverse<Nanos>>>,
     /// Requests that wait for a failed server to return.
@@ -135,6 +143,9 @@ pub(crate) enum RpcKind {
     Write,
     /// Flush written data to the server's drive.
     Commit,
+    /// An operation of a metadata server that reads, or changes, the inode of a file.
+    Lookup,
+    Change,
 }
 
 /// The current stage of a request.
@@ -151,10 +162,18 @@ pub(crate) enum Stage {
     Storing,
     /// The data of a read is being sent by the server.
     Returning,
+    /// The data waits until the window of the connection allows it.
+    Opening,
+    /// The first packets of the data were lost: they are sent again after a timeout.
+    Lost,
     /// The reply is in transit to the client.
     Delivering,
     /// Waits until the client tries another server.
     TimedOut,
+    /// An overwrite of coded data waits for the old data and parity.
+    Gathering,
+    /// Waits for the requests for its parts.
+    Spreading,
 }
 
 /// Who sent a request.
@@ -164,6 +183,10 @@ pub(crate) enum Sender {
     Client(IoId),
     /// The server of another replica, for this request.
     Forwarder(RpcId),
+    /// A client, for one of the parts of coded data that this request needs.
+    Gatherer(RpcId),
+    /// A process, which waits for a metadata operation.
+    Process(TaskId),
 }
 
 /// A request to a data server.
@@ -188,6 +211,8 @@ pub(crate) struct Rpc {
     pub thread: Option<ThreadId>,
     pub job: Option<JobId>,
     pub sent: Nanos,
+    /// When its data began to flow.
+    pub flow_began: Nanos,
     pub synced: bool,
     /// The server could not read or write the data.
     pub failed: bool,

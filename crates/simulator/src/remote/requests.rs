@@ -4,13 +4,13 @@
 use headrace_model::pagecache::PAGE_BYTES;
 
 use super::{Rpc, RpcKind, Sender, Stage};
-use crate::ids::{InstanceId, IoId, JobId};
+use crate::ids::{InstanceId, IoId, JobId, RpcId};
 use crate::layout::{mixed, Piece, ServiceFile};
 use crate::world::World;
 
 /// A client's request to a service, and the job that it belongs to.
 #[derive(Clone, Copy)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     pub service: u32,
     pub file: u32,
     pub piece: Piece,
@@ -89,8 +89,32 @@ impl World<'_> {
         replica: u32,
         target: u32,
     ) {
-        let Asked { service, file, piece, bytes, client, of_server, job } = asked;
-        let rpc = Rpc {
+        let rpc = self.new_rpc(kind, asked, io, replica, target);
+        self.counters.service_requests += 1;
+        let Asked { service, client, of_server, job, .. } = asked;
+        let cpu_ns = self.services[service as usize].settled.client_request_ns;
+        if of_server && cpu_ns > 0 {
+            self.rpcs[rpc].stage = Stage::Calling;
+            self.start_rpc_work(client, rpc, cpu_ns);
+            return;
+        }
+        if let (Some(job), false) = (job, of_server) {
+            self.charge_job(job, cpu_ns);
+        }
+        self.enqueue(rpc);
+    }
+
+    /// Create a client's request.
+    pub(crate) fn new_rpc(
+        &mut self,
+        kind: RpcKind,
+        asked: Asked,
+        io: IoId,
+        replica: u32,
+        target: u32,
+    ) -> RpcId {
+        let Asked { service, file, piece, bytes, client, job, .. } = asked;
+        self.rpcs.insert(Rpc {
             kind,
             stage: Stage::Arriving,
             service,
@@ -106,22 +130,11 @@ impl World<'_> {
             thread: None,
             job,
             sent: self.now,
+            flow_began: 0,
             synced: false,
             failed: false,
             unread: 0,
-        };
-        let rpc = self.rpcs.insert(rpc);
-        self.counters.service_requests += 1;
-        let cpu_ns = self.services[service as usize].settled.client_request_ns;
-        if of_server && cpu_ns > 0 {
-            self.rpcs[rpc].stage = Stage::Calling;
-            self.start_rpc_work(client, rpc, cpu_ns);
-            return;
-        }
-        if let (Some(job), false) = (job, of_server) {
-            self.charge_job(job, cpu_ns);
-        }
-        self.enqueue(rpc);
+        })
     }
 
     /// Return the replica of a piece that a client on `host` reads: the one on its own host, else
@@ -139,8 +152,11 @@ impl World<'_> {
                 return own;
             }
         }
-        let first =
-            (mixed(u64::from(host) ^ f.number.rotate_left(20)) % u64::from(s.replicas)) as u32;
+        let first = if s.primary_reads {
+            0
+        } else {
+            (mixed(u64::from(host) ^ f.number.rotate_left(20)) % u64::from(s.replicas)) as u32
+        };
         let order = (0..s.replicas).map(|step| (first + step) % s.replicas);
         order.clone().find(|&r| !s.suspected[target(r) as usize]).unwrap_or(first)
     }

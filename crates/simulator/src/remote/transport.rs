@@ -24,6 +24,9 @@ impl World<'_> {
             self.depart(rpc);
             return;
         }
+        if self.is_lost(rpc) && self.reconstruct(rpc, false) {
+            return;
+        }
         let limit = self.services[self.rpcs[rpc].service as usize].settled.requests_in_flight;
         let channel = self.channel(rpc);
         if channel.in_flight >= limit {
@@ -76,6 +79,30 @@ impl World<'_> {
         self.events.schedule(self.now + delay, 1, Event::Rpc(rpc));
     }
 
+    /// Return the hosts that send and receive the data of a request.
+    pub(crate) fn flow_ends(&self, rpc: RpcId) -> (u32, u32) {
+        let r = &self.rpcs[rpc];
+        let server = self.services[r.service as usize].targets[r.target as usize].host;
+        match r.kind {
+            RpcKind::Write => (r.client, server),
+            _ => (server, r.client),
+        }
+    }
+
+    /// Send the data of a request that waited for its connection.
+    fn send_later(&mut self, rpc: RpcId) {
+        let (from, to) = self.flow_ends(rpc);
+        let r = &mut self.rpcs[rpc];
+        let lost = r.stage == Stage::Lost;
+        r.stage = if r.kind == RpcKind::Write { Stage::Sending } else { Stage::Returning };
+        let bytes = r.bytes;
+        if lost {
+            self.start_flow(from, to, bytes, rpc);
+        } else {
+            self.send_bytes(from, to, bytes, rpc);
+        }
+    }
+
     /// Continue a request whose data was sent completely.
     pub fn rpc_sent(&mut self, rpc: RpcId) {
         match self.rpcs[rpc].stage {
@@ -97,6 +124,7 @@ impl World<'_> {
         match self.rpcs[rpc].stage {
             Stage::Arriving => self.arrive(rpc),
             Stage::Delivering => self.delivered(rpc),
+            Stage::Opening | Stage::Lost => self.send_later(rpc),
             Stage::TimedOut => self.try_again(rpc),
             stage => unreachable!("no event is scheduled for {stage:?}"),
         }

@@ -110,6 +110,31 @@ fn host(path: &str, host: &HostSpec) -> Result<(), ScenarioError> {
     Ok(())
 }
 
+/// Check a service with erasure coding on this many targets.
+fn check_coding(service: &ServiceSpec, path: &str, targets: u64) -> Result<(), ScenarioError> {
+    let tuning = service.tuning.settle(service.kind);
+    let parity = u64::from(tuning.parity_targets);
+    let field = format!("{path}.tuning.parity_targets");
+    let refuse = |allowed: String| Err(ScenarioError::new(field.clone(), parity, allowed));
+    let blocks = service.kind == ServiceKind::Hdfs || tuning.block_bytes > 0;
+    if blocks || tuning.stripe_bytes == 0 || tuning.replicas > 1 || tuning.write_back {
+        return refuse(
+            "0, or a service with stripe_bytes, without blocks, replicas and write_back".into(),
+        );
+    }
+    if service.upstream().is_some() {
+        return refuse("0 for a service before another: the upstream has the parity".into());
+    }
+    let data = u64::from(tuning.stripe_targets).max(1);
+    if data + parity > targets || data + parity > 255 {
+        return refuse(format!(
+            "at most {} with stripe_targets = {data}",
+            targets.saturating_sub(data)
+        ));
+    }
+    Ok(())
+}
+
 fn check_rules(rules: &PacketRules) -> Result<(), ScenarioError> {
     let path = |field: &str| format!("run.feed.rules.{field}");
     at_least_one(path("cluster_events"), rules.cluster_events)?;
@@ -146,6 +171,10 @@ impl Scenario {
             let name = fault.host.split('[').next().unwrap_or_default();
             known(format!("faults[{number}].host"), name, hosts().map(|h| h.name.as_str()))?;
         }
+        if let Some(tcp) = &self.tcp {
+            let packets = u64::from(tcp.initial_window_packets);
+            at_least_one("tcp.initial_window_packets".into(), packets)?;
+        }
         positive("power.pue".into(), self.power.pue)
     }
 
@@ -173,6 +202,9 @@ impl Scenario {
                 ("replicas", u64::from(tuning.replicas)),
             ] {
                 at_least_one(format!("{path}.tuning.{field}"), value)?;
+            }
+            if tuning.parity_targets > 0 {
+                check_coding(service, &path, targets)?;
             }
             // A default (HDFS: 3 replicas) is reduced to the number of targets; an explicit value
             // is not.
@@ -207,6 +239,14 @@ impl Scenario {
                     let volumes = spec.volumes.iter().map(|v| v.name.as_str());
                     known(path.clone(), volume, volumes)?;
                 }
+            }
+        }
+        if let Some(metadata) = &service.metadata {
+            let path = format!("{path}.metadata");
+            known(format!("{path}.host"), &metadata.host, hosts().map(|h| h.name.as_str()))?;
+            for spec in hosts().filter(|h| h.name == metadata.host) {
+                let volumes = spec.volumes.iter().map(|v| v.name.as_str());
+                known(format!("{path}.volume"), &metadata.volume, volumes)?;
             }
         }
         if service.upstream().is_some() {
@@ -251,6 +291,14 @@ impl Scenario {
                 ));
             }
             next = self.services.iter().find(|s| s.name == name).and_then(ServiceSpec::upstream);
+        }
+        let behind = self.services.iter().find(|s| Some(s.name.as_str()) == service.upstream());
+        if service.metadata.is_some() || behind.is_some_and(|s| s.metadata.is_some()) {
+            return Err(ScenarioError::new(
+                format!("{path}.metadata"),
+                "metadata servers on hosts",
+                "none for a service before another, and for its upstream",
+            ));
         }
         let tuning = service.tuning.settle(service.kind);
         if tuning.replicas > 1 {

@@ -40,11 +40,13 @@
 //!   none. A host has cores, memory (the part that jobs do not use is page cache), a network port,
 //!   and volumes.
 //! * [`VolumeSpec`]: a drive, a RAID or an ideal drive, with filesystem, scheduler and read-ahead.
-//! * [`ServiceSpec`]: a file service (NFS, GlusterFS, Lustre, HDFS, OrangeFS, BlueArc, XRootD) on
+//! * [`ServiceSpec`]: a file service (NFS, GlusterFS, Lustre, HDFS, OrangeFS, BlueArc, XRootD, CephFS,
+//!   EOS) on
 //!   volumes of hosts, or in front of another service.
 //! * [`FileSetSpec`]: files and their location: the local volume of each node, or a service.
 //! * [`ProfileSpec`]: the steps of a job ([`Step`]).
 //! * [`RunSpec`]: number of jobs, slots, and how jobs get their input.
+//! * [`TcpSpec`]: how connections of the network get up to speed, and what switches hold.
 //! * [`FaultSpec`]: faults and their times.
 //! * [`ObserveSpec`]: which time series are recorded.
 
@@ -55,6 +57,7 @@ mod service;
 
 use std::fmt;
 
+use headrace_model::link::tcp::TcpSpec;
 use headrace_model::power::SitePower;
 use serde::{Deserialize, Serialize};
 
@@ -65,7 +68,8 @@ pub use job::{
 };
 pub(crate) use service::SettledTuning;
 pub use service::{
-    BackendSpec, CacheSpec, ClientReadAhead, Commit, ServiceKind, ServiceSpec, TargetSpec, Tuning,
+    BackendSpec, CacheSpec, ClientReadAhead, Commit, MetadataSpec, ServiceKind, ServiceSpec,
+    TargetSpec, Tuning,
 };
 
 /// All inputs of a simulation. Equal scenarios give byte-identical outcomes.
@@ -93,6 +97,9 @@ pub struct Scenario {
     pub run: RunSpec,
     #[serde(default)]
     pub faults: Vec<FaultSpec>,
+    /// Windows of TCP and buffers of switches; without it flows have their fair rate at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpSpec>,
     #[serde(default)]
     pub power: SitePower,
     #[serde(default)]

@@ -28,6 +28,12 @@ pub enum ServiceKind {
     Orangefs,
     /// Whole files on data servers, located through a redirector; vectored reads; no client cache.
     Xrootd,
+    /// Objects of a file on pseudo-randomly chosen daemons (placement groups), replicated by the
+    /// first of them; a client with a page cache; a metadata server.
+    Cephfs,
+    /// Whole files, or stripes with parity (RAIN), on file servers (FST) that a manager (MGM) with
+    /// the namespace in memory chooses; reached by XRootD's protocol.
+    Eos,
 }
 
 /// A data server of a service, on all hosts of that name, and where it gets the files.
@@ -123,6 +129,18 @@ pub struct ServiceSpec {
     /// Parameters that differ from the type's defaults.
     #[serde(default)]
     pub tuning: Tuning,
+    /// Its metadata servers: on all hosts of that name, with a volume for their inodes and journal.
+    /// Without it metadata servers use no core and no drive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<MetadataSpec>,
+}
+
+/// The metadata servers of a service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetadataSpec {
+    pub host: String,
+    pub volume: String,
 }
 
 impl ServiceSpec {
@@ -197,6 +215,10 @@ pub struct Tuning {
     /// Bytes per stripe, and number of targets that a file is striped over (0: all).
     pub stripe_bytes: Option<u64>,
     pub stripe_targets: Option<u32>,
+    /// Parity objects of a striped file (erasure coding; 0: none), and CPU time of the client for
+    /// each byte that goes through the code.
+    pub parity_targets: Option<u32>,
+    pub coding_byte_ns: Option<f64>,
     /// Block size of a service that places blocks (HDFS).
     pub block_bytes: Option<u64>,
     pub replicas: Option<u32>,
@@ -246,6 +268,8 @@ pub(crate) struct SettledTuning {
     pub server_cache: bool,
     pub stripe_bytes: u64,
     pub stripe_targets: u32,
+    pub parity_targets: u32,
+    pub coding_byte_ns: f64,
     pub block_bytes: u64,
     pub replicas: u32,
     pub replica_pipeline: bool,
@@ -282,6 +306,8 @@ impl Tuning {
             ServiceKind::Hdfs => Tuning::hdfs(),
             ServiceKind::Orangefs => Tuning::orangefs(),
             ServiceKind::Xrootd => Tuning::xrootd(),
+            ServiceKind::Cephfs => Tuning::cephfs(),
+            ServiceKind::Eos => Tuning::eos(),
         }
     }
 
@@ -301,6 +327,9 @@ impl Tuning {
             server_cache: Some(true),
             stripe_bytes: Some(0),
             stripe_targets: Some(1),
+            parity_targets: Some(0),
+            // ISA-L codes some 5 GB/s on a core.
+            coding_byte_ns: Some(0.2),
             block_bytes: Some(0),
             replicas: Some(1),
             replica_pipeline: Some(false),
@@ -444,6 +473,43 @@ impl Tuning {
         }
     }
 
+    /// Objects of 4 MiB (`ceph.dir.layout`), 3 copies (`osd_pool_default_size`) that the first
+    /// daemon sends on; a write is acknowledged when all copies are on stable storage. The kernel's
+    /// client reads ahead 8 MiB (`rasize`) and has requests of at most an object. A daemon has 8
+    /// shards with 2 threads (`osd_op_num_shards_ssd`). Its CPU time per request is an assumption.
+    fn cephfs() -> Tuning {
+        Tuning {
+            read_request_bytes: Some(4 * MIB),
+            write_request_bytes: Some(4 * MIB),
+            client_read_ahead: Some(ClientReadAhead::Kernel { bytes: 8 * MIB }),
+            requests_in_flight: Some(1024),
+            server_threads: Some(16),
+            server_request_ns: Some(150_000),
+            server_sync: Some(true),
+            commit: Some(Commit::Never),
+            block_bytes: Some(4 * MIB),
+            replicas: Some(3),
+            replica_pipeline: Some(true),
+            metadata_threads: Some(1),
+            metadata_read_ns: Some(100_000),
+            metadata_write_ns: Some(300_000),
+            open_round_trips: Some(1),
+            ..Tuning::base()
+        }
+    }
+
+    /// Whole files with 2 copies (layout `replica`), written from file server to file server; the
+    /// manager keeps the namespace in memory and redirects the client to a file server.
+    fn eos() -> Tuning {
+        Tuning {
+            replicas: Some(2),
+            replica_pipeline: Some(true),
+            local_reads: Some(false),
+            metadata_threads: Some(64),
+            ..Tuning::xrootd()
+        }
+    }
+
     /// Return all parameters: the given value, else the type's default.
     pub(crate) fn settle(&self, kind: ServiceKind) -> SettledTuning {
         let d = Tuning::of(kind);
@@ -469,6 +535,8 @@ impl Tuning {
             server_cache,
             stripe_bytes,
             stripe_targets,
+            parity_targets,
+            coding_byte_ns,
             block_bytes,
             replicas,
             replica_pipeline,

@@ -16,6 +16,7 @@ mod timers;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering as Atomic};
 
+use headrace_model::link::tcp::Tcp;
 use headrace_model::link::Network;
 use headrace_model::pagecache::lustre::LustreReadAhead;
 use headrace_model::pagecache::PageIo;
@@ -79,6 +80,8 @@ pub(crate) struct World<'a> {
     pub fetches: Slab<Fetch, kinds::Fetch>,
     pub tasks: Slab<Task, kinds::Task>,
     pub network: Network,
+    /// Windows of the connections, if the scenario has them.
+    pub tcp: Option<Tcp>,
     pub network_timer: Option<Handle>,
     /// Client instance of a service's file on a mount.
     pub client_instances: HashMap<(u32, u32), InstanceId>,

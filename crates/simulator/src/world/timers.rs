@@ -1,11 +1,14 @@
 //! Each host's cores, each volume's drive and the network have one event: their next completion.
 
+use headrace_model::link::tcp::{Path, Sending};
 use headrace_model::request::{Device, Status};
 
 use headrace_model::slots::Id;
+use headrace_model::Nanos;
 
 use super::{Event, World};
 use crate::ids::{RpcId, TaskId, Worker};
+use crate::remote::Stage;
 
 impl World<'_> {
     /// Start work of a job's process on a host's cores.
@@ -85,8 +88,48 @@ impl World<'_> {
         self.set_drive_timer(volume);
     }
 
-    /// Send bytes from one host to another; the request continues when the last byte was sent.
+    /// Send the data of a request from one host to another, as soon as the window of their
+    /// connection allows; the request continues when the last byte was sent.
     pub fn start_flow(&mut self, from: u32, to: u32, bytes: u64, rpc: RpcId) {
+        if self.tcp.is_none() {
+            self.send_bytes(from, to, bytes, rpc);
+            return;
+        }
+        let path = self.path(from, to);
+        let Some(tcp) = &mut self.tcp else { return };
+        let (stage, time) = match tcp.send(self.now, &path, bytes) {
+            Sending::From(time) if time <= self.now => {
+                self.send_bytes(from, to, bytes, rpc);
+                return;
+            }
+            Sending::From(time) => (Stage::Opening, time),
+            Sending::Later(time) => (Stage::Lost, time),
+        };
+        self.rpcs[rpc].stage = stage;
+        self.events.schedule(time, 1, Event::Rpc(rpc));
+    }
+
+    fn path(&self, from: u32, to: u32) -> Path {
+        Path {
+            from,
+            to,
+            round_trip_ns: 2 * self.latency(from, to),
+            rate_bytes_per_s: self.network.share(from, to),
+            port_bytes_per_s: self.network.receive_rate(to),
+        }
+    }
+
+    /// Note the end of a flow that began at `began`.
+    fn connection_sent(&mut self, from: u32, to: u32, began: Nanos, bytes: u64) {
+        let path = self.path(from, to);
+        if let Some(tcp) = &mut self.tcp {
+            tcp.done(self.now, began, &path, bytes);
+        }
+    }
+
+    /// Send bytes from one host to another at their share of the ports.
+    pub fn send_bytes(&mut self, from: u32, to: u32, bytes: u64, rpc: RpcId) {
+        self.rpcs[rpc].flow_began = self.now;
         self.hosts[from as usize].sent_bytes += bytes;
         self.hosts[to as usize].received_bytes += bytes;
         self.counters.flows += 1;
@@ -117,7 +160,13 @@ impl World<'_> {
     pub(super) fn flow_done(&mut self) {
         let rpc = self.network.finish(self.now);
         if let Some(rpc) = rpc {
-            self.rpc_sent(Id::of_tag(rpc));
+            let rpc = Id::of_tag(rpc);
+            if self.tcp.is_some() {
+                let (from, to) = self.flow_ends(rpc);
+                let r = self.rpcs[rpc];
+                self.connection_sent(from, to, r.flow_began, r.bytes);
+            }
+            self.rpc_sent(rpc);
         }
         self.set_network_timer();
     }

@@ -1,9 +1,11 @@
 //! All integration tests of the crate in one binary, so that they are linked once.
 
 mod ahead;
+mod coding;
 mod common;
 mod drive_faults;
 mod end_to_end;
+mod network;
 mod physics;
 mod requests;
 mod services;

@@ -54,7 +54,7 @@ fn sound(outcome: &Outcome) {
     assert_eq!(outcome.counters.out_of_space, 0);
 }
 
-const KINDS: [(&str, u32); 7] = [
+const KINDS: [(&str, u32); 9] = [
     ("nfs", 1),
     ("bluearc", 1),
     ("glusterfs", 3),
@@ -62,6 +62,8 @@ const KINDS: [(&str, u32); 7] = [
     ("hdfs", 4),
     ("orangefs", 3),
     ("xrootd", 3),
+    ("cephfs", 4),
+    ("eos", 3),
 ];
 
 #[test]
@@ -87,7 +89,11 @@ fn every_kind_takes_writes_and_keeps_them() {
     for (kind, servers) in KINDS {
         let outcome = run(&parse(&through(kind, servers, json!({}), writing()))).unwrap();
         sound(&outcome);
-        let copies = if kind == "hdfs" { 3 } else { 1 };
+        let copies = match kind {
+            "hdfs" | "cephfs" => 3,
+            "eos" => 2,
+            _ => 1,
+        };
         let received: u64 = outcome.hosts[3..].iter().map(|h| h.received_bytes).sum();
         let written = 12 * 40_000_000;
         assert!(

@@ -139,6 +139,7 @@ class SimulatedService(TypedDict):
     latency_ns_p99: float
     stored_bytes: list[int]
     failed_over: int
+    degraded_reads: NotRequired[int]
     upstream: NotRequired[UpstreamReads]
 
 
@@ -152,6 +153,14 @@ class EnergyParts(TypedDict):
     total_j: float
 
 
+class TcpCounters(TypedDict):
+    """Waits and losses of connections."""
+
+    waited_ns: int
+    fast_retransmits: int
+    timeouts: int
+
+
 class SimulatedCounters(TypedDict):
     """Size of the simulation."""
 
@@ -161,6 +170,7 @@ class SimulatedCounters(TypedDict):
     flows: int
     faults_fired: int
     out_of_space: int
+    tcp: NotRequired[TcpCounters]
 
 
 class SimulatedPacketWorker(TypedDict):

@@ -70,6 +70,12 @@ def scenario_of(
     }
     if resolved.site is not None and resolved.site.calibration is not None:
         made = calibrated(made, resolved.site.calibration, target_name, workload_name)
+    if resolved.site is not None and (tcp := resolved.site.tcp) is not None:
+        made["tcp"] = {
+            "initial_window_packets": tcp.initial_window,
+            "min_rto_ns": round(tcp.rto_min * 1e9),
+            "port_buffer_bytes": tcp.port_buffer or 0,
+        }
     inject(made, resolved, dict(stored.place))
     return made
 

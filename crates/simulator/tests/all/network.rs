@@ -1,0 +1,86 @@
+//! Connections with windows: slow start over long links, and incast at a switch's port.
+
+use crate::common::{node, parse};
+use headrace_simulator::outcome::Outcome;
+use headrace_simulator::run;
+use serde_json::{json, Value};
+
+const CALLS: u64 = 20;
+
+/// One client that reads 1 MiB at a time, each call from all servers at once.
+fn striped(servers: u32, tcp: Value) -> Value {
+    let mut server = node("server", servers, 4);
+    server["volumes"] = json!([{
+        "name": "export", "filesystem": {"kind": "xfs"},
+        "ideal": {"capacity_bytes": 320_000_000_000u64, "read_ns": 1000, "write_ns": 1000,
+                  "read_bytes_per_s": 10e9, "write_bytes_per_s": 10e9}
+    }]);
+    let mut scenario = json!({
+        "nodes": [node("worker", 1, 4)],
+        "servers": [server],
+        "services": [{"name": "store", "kind": "orangefs",
+                      "targets": [{"host": "server", "volume": "export"}]}],
+        "files": [{"name": "input", "on": {"service": "store"}, "bytes": CALLS << 20, "count": 1}],
+        "profiles": [{"name": "job", "steps": [
+            {"do": "open", "file": "input"},
+            {"do": "pattern", "file": "input", "count": CALLS, "length_bytes": 1 << 20, "events": 1}
+        ]}],
+        "run": {"profile": "job", "slots_per_node": 1, "load": {"kind": "batch", "jobs": 1}}
+    });
+    if !tcp.is_null() {
+        scenario["tcp"] = tcp;
+    }
+    scenario
+}
+
+fn simulated(scenario: &Value) -> Outcome {
+    let outcome = run(&parse(scenario)).unwrap();
+    assert_eq!(outcome.broken_off, None);
+    let sent: u64 = outcome.hosts.iter().map(|h| h.sent_bytes).sum();
+    assert_eq!(sent, outcome.hosts.iter().map(|h| h.received_bytes).sum::<u64>());
+    assert_eq!((sent, outcome.jobs[0].bytes.asked_bytes), (CALLS << 20, CALLS << 20));
+    assert_eq!(outcome.jobs[0].ledger.total_ns(), outcome.jobs[0].wall_ns());
+    outcome
+}
+
+fn seconds(outcome: &Outcome) -> f64 {
+    outcome.end_ns as f64 * 1e-9
+}
+
+#[test]
+fn many_servers_that_answer_at_once_overfill_a_port() {
+    let buffer = |kib: u64| json!({"port_buffer_bytes": kib << 10});
+    let free = simulated(&striped(32, json!(null)));
+    assert_eq!(free.counters.tcp, None);
+    let small = simulated(&striped(32, buffer(64)));
+    let large = simulated(&striped(32, buffer(1024)));
+    let timeouts = |outcome: &Outcome| outcome.counters.tcp.unwrap().timeouts;
+    assert!(timeouts(&small) > 10 && timeouts(&large) == 0, "{:?}", small.counters.tcp);
+    // Nearly every call waits for a timeout of 200 ms.
+    assert!(seconds(&small) > 0.1 * CALLS as f64, "{}", seconds(&small));
+    assert!(seconds(&large) < 1.1 * seconds(&free), "{} {}", seconds(&large), seconds(&free));
+    // Four servers fit in the same buffer.
+    assert_eq!(timeouts(&simulated(&striped(4, buffer(64)))), 0);
+    let quick = json!({"port_buffer_bytes": 64 << 10, "min_rto_ns": 200_000});
+    let quick = simulated(&striped(32, quick));
+    assert!(seconds(&quick) < 0.2 * seconds(&small) && seconds(&quick) > seconds(&free));
+}
+
+#[test]
+fn a_long_link_makes_each_read_after_a_pause_start_slowly() {
+    let read = |latency_ns: u64, cpu_ns: u64, tcp: Value| {
+        let mut scenario = striped(1, tcp);
+        scenario["servers"][0]["network"]["latency_ns"] = json!(latency_ns);
+        scenario["profiles"][0]["steps"][1]["cpu_ns"] = json!(cpu_ns);
+        seconds(&simulated(&scenario)) - CALLS as f64 * cpu_ns as f64 * 1e-9
+    };
+    let window = || json!({"initial_window_packets": 10});
+    let (near, far, pause_ns) = (50_000, 10_000_000, 2_000_000_000);
+    // On the site the first window fills the path.
+    assert!((read(near, 0, window()) - read(near, 0, json!(null))).abs() < 1e-3);
+    let continuous = read(far, 0, window()) - read(far, 0, json!(null));
+    let paused = read(far, pause_ns, window()) - read(far, pause_ns, json!(null));
+    // Windows of 14 kB x 1, 2 ... 32 are sent in rounds of 20 ms, once or for each read.
+    assert!((0.05..0.2).contains(&continuous), "{continuous}");
+    assert!((0.05..0.2).contains(&(paused / CALLS as f64)), "{paused}");
+}

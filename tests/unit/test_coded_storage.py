@@ -1,0 +1,137 @@
+"""Simulated CephFS, EOS and dispersed GlusterFS, metadata servers and TCP, from the words of a
+study."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import _core
+from headrace.engine.simulate.scenario import scenario_of
+from headrace.errors import HeadraceError
+from headrace.study import load_study_text
+from headrace.study.resolve import resolve
+
+FILE_BYTES = 32 << 20
+STUDY = """
+headrace = 1
+title = "Copies and codes"
+
+[site.node]
+link = "10 GbE"
+
+[site.server.storage]
+link = "10 GbE"
+count = 6
+
+[site.server.mds]
+link = "10 GbE"
+drives = { metadata = "samsung-pm9a3-3.84tb" }
+
+[target.eos]
+kind = "eos"
+server = "storage"
+export = { drive = "wd-wd3200bekt" }
+erasure = { data = 4, parity = 2 }
+
+[target.ceph]
+kind = "cephfs"
+server = "storage"
+metadata_server = "mds"
+export = { drive = "wd-wd3200bekt" }
+
+[target.ceph-coded]
+kind = "cephfs"
+server = "storage"
+export = { drive = "wd-wd3200bekt" }
+erasure = { data = 4, parity = 2 }
+
+[target.gluster]
+kind = "glusterfs"
+bricks = { on = "storage", drive = "wd-wd3200bekt" }
+disperse = { data = 4, redundancy = 2 }
+
+[workload.read]
+kind = "sequential"
+file_size = "32 MiB"
+record_size = "1 MiB"
+
+[workload.write]
+kind = "sequential"
+file_size = "32 MiB"
+record_size = "1 MiB"
+mode = "write"
+
+[factors]
+target = ["eos", "ceph", "ceph-coded", "gluster"]
+workload = ["read", "write"]
+
+[run]
+slots = 1
+"""
+
+
+def scenario(target: str, workload: str = "read", text: str = STUDY) -> dict[str, Any]:
+    study = load_study_text(text, file=Path("study.toml"), base=Path("/base"))
+    return scenario_of(resolve(study, target, workload, {}), target, workload, 1)
+
+
+def simulated(made: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(_core.simulate_json(json.dumps(made)))
+
+
+@pytest.mark.parametrize("target", ["eos", "ceph-coded", "gluster"])
+def test_a_coded_file_survives_two_of_six_servers(target: str) -> None:
+    made = scenario(target)
+    whole = simulated(made)
+    assert whole["services"][0]["stored_bytes"] == [FILE_BYTES // 4] * 6
+    made["faults"] = [
+        {"at_ns": 0, "host": f"{target}-server[{n}]", "what": {"kind": "server-down"}}
+        for n in (0, 1)
+    ]
+    degraded = simulated(made)
+    assert "degraded_reads" not in whole["services"][0]
+    assert degraded["services"][0]["degraded_reads"] > 0
+    assert degraded["jobs"][0]["bytes"]["asked_bytes"] == FILE_BYTES
+    assert not degraded["broken_off"] and degraded["end_ns"] > whole["end_ns"]
+
+
+@pytest.mark.parametrize(
+    ("target", "copies"), [("eos", 1.5), ("ceph", 3.0), ("ceph-coded", 1.5), ("gluster", 1.5)]
+)
+def test_written_bytes_take_their_copies_or_parity(target: str, copies: float) -> None:
+    outcome = simulated(scenario(target, "write"))
+    received = sum(
+        host["received_bytes"]
+        for host in outcome["hosts"]
+        if host["name"].startswith(f"{target}-server")
+    )
+    assert received == pytest.approx(copies * FILE_BYTES, rel=0.02)
+
+
+def test_metadata_operations_use_the_named_server() -> None:
+    outcome = simulated(scenario("ceph", "write"))
+    mds = next(host for host in outcome["hosts"] if host["name"] == "ceph-mds")
+    drive = next(drive for drive in outcome["drives"] if drive["host"] == "ceph-mds")
+    assert mds["busy_core_ns"] > 0 and drive["writes"] > 0
+    for wrong, said in (
+        ('metadata_server = "md"', r"there is no \[site.server.md\]; there are: storage, mds"),
+        ('metadata_server = "storage"', "what does storage store on"),
+    ):
+        with pytest.raises(HeadraceError, match=said):
+            scenario("ceph", text=STUDY.replace('metadata_server = "mds"', wrong))
+
+
+def test_the_words_of_tcp_reach_the_simulator() -> None:
+    assert "tcp" not in scenario("eos")
+    text = STUDY + '[site.tcp]\nport_buffer = "64 KiB"\nrto_min = "1 ms"\ninitial_window = 3\n'
+    made = scenario("eos", text=text)
+    assert made["tcp"] == {
+        "initial_window_packets": 3,
+        "min_rto_ns": 1_000_000,
+        "port_buffer_bytes": 64 << 10,
+    }
+    assert simulated(made)["counters"]["tcp"]["timeouts"] >= 0
