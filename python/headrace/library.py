@@ -644,6 +644,7 @@ def calibrate(
     found = learn(loaded.study, plan, read(root), LIMIT if limit is None else limit, say, cancelled)
     words = [f"From {len(plan.learn)} cells of {loaded.study.file.name}.", *found.verdict.sentences]
     made = site_text(found.fit, found.node, words)
+    file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, lambda part: part.write_text(made, "utf-8"))
     return found, file
 
@@ -654,8 +655,9 @@ def _run_or_go_on(loaded: LoadedStudy, root: Path, engine: str, inputs: _Inputs)
         header = read_header(root)
         if (header.study_hash, header.engine) != (loaded.study.hash, engine):
             raise RefusedError(
-                f"{root} holds the results of something else",
-                hint="name another folder with --results",
+                f"{root} holds the results of something else: of another study, --check or "
+                "--rehearse",
+                hint="give the same, or name another folder with --results",
             )
         resume(
             root, forced_devices=sorted(loaded.forced_devices), observer=inputs.observer,

@@ -188,7 +188,7 @@ def test_a_rehearsal_is_stopped_gone_on_with_and_predicts_what_simulate_gives(
     monkeypatch.setenv("HEADRACE_CACHE_DIR", str(tmp_path / "cache"))
     study = study_of(tmp_path, LOCAL)
     hidden = study_of(tmp_path, HIDDEN, "hidden.toml")
-    root, out = tmp_path / "results", tmp_path / "my site.toml"
+    root, out = tmp_path / "results", tmp_path / "new folder" / "my site.toml"
     first = StopsAfter(3)
     with pytest.raises(InterruptedRunError):
         calibrate(study, root, out=out, rehearse=hidden, observer=first, stop=first.stop)

@@ -71,7 +71,10 @@ def calibrate(
     loaded = load_study(study, forced_devices=force_device or [])
     root = results or default_results(study)
     offer_undo()
-    again = f"headrace calibrate {as_word(study)} --results {as_word(root)}"
+    given = {"results": root, "out": out_file, "check": check, "rehearse": rehearse}
+    again = f"headrace calibrate {as_word(study)}" + "".join(
+        f" --{name} {as_word(value)}" for name, value in given.items() if value is not None
+    )
     try:
         site, file = _learn(loaded, root, out_file, check, limit, rehearse, cache_dir)
     except InterruptedRunError as error:
