@@ -30,6 +30,41 @@ def drive_replay(
     (closed).
     """
 
+class TimedBlockDevice:
+    """A block device, accessed past the page cache. Raises OSError."""
+
+    def __init__(self, path: Path, writable: bool) -> None: ...
+    def capacity_bytes(self) -> int: ...
+    def run(
+        self,
+        write: Sequence[bool],
+        sector: Sequence[int],
+        sectors: Sequence[int],
+        wait_ns: Sequence[int],
+        depth: int,
+        limit_ns: int,
+    ) -> bytes:
+        """Run requests in order with `depth` in flight, each `wait_ns` after it could have
+        started, none after `limit_ns`. Return start and end of each (ns, uint64, one after the
+        other).
+        """
+
+class TimedModel:
+    """A drive's model that keeps its state between scripts. Raises ModelError."""
+
+    def __init__(self, spec_json: str, seed: int, holds_data: bool) -> None: ...
+    def capacity_bytes(self) -> int: ...
+    def run(
+        self,
+        write: Sequence[bool],
+        sector: Sequence[int],
+        sectors: Sequence[int],
+        wait_ns: Sequence[int],
+        depth: int,
+        limit_ns: int,
+    ) -> bytes:
+        """Like `TimedBlockDevice.run`, in virtual time."""
+
 def metadata_json(config_json: str, storage: object, has_directories: bool) -> str:
     """Run the phases of a metadata test and return its report as JSON.
 

@@ -8,6 +8,7 @@ pub mod completions;
 pub mod drive;
 pub mod drive_replay;
 pub mod drive_run;
+pub mod drive_script;
 pub mod faults;
 pub mod filesystem;
 pub mod hdd;

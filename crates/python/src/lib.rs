@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 mod drives;
 mod errors;
 mod metadata;
+mod scripts;
 mod simulation;
 mod traces;
 
@@ -20,6 +21,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(metadata::metadata_json, module)?)?;
     module.add_function(wrap_pyfunction!(simulation::simulate_json, module)?)?;
     module.add_function(wrap_pyfunction!(simulation::simulate_many, module)?)?;
+    module.add_class::<scripts::TimedBlockDevice>()?;
+    module.add_class::<scripts::TimedModel>()?;
     module.add("TraceError", module.py().get_type::<traces::TraceError>())?;
     module.add_class::<traces::TraceRows>()?;
     module.add_function(wrap_pyfunction!(traces::trace_files, module)?)?;

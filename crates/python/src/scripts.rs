@@ -1,0 +1,102 @@
+//! Scripts of requests on a block device, or on a model in virtual time.
+
+use std::path::PathBuf;
+
+use headrace_directio::BlockDevice;
+use headrace_model::drive_script::{ScriptedDrive, Step, Timing};
+use headrace_model::spec::DriveSpec;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors::{read, refused};
+
+fn steps(write: &[bool], sector: &[u64], sectors: &[u32], wait_ns: &[u64]) -> PyResult<Vec<Step>> {
+    let count = sector.len();
+    if [write.len(), sectors.len(), wait_ns.len()].iter().any(|&each| each != count) {
+        return Err(PyValueError::new_err("columns of different lengths"));
+    }
+    let step = |at: usize| Step {
+        write: write[at],
+        sector: sector[at],
+        sectors: sectors[at],
+        wait_ns: wait_ns[at],
+    };
+    Ok((0..count).map(step).collect())
+}
+
+/// Return start and end of each timing, one after the other.
+fn bytes_of<'py>(py: Python<'py>, timings: &[Timing]) -> Bound<'py, PyBytes> {
+    let times = timings.iter().flat_map(|timing| [timing.start_ns, timing.end_ns]);
+    PyBytes::new(py, &times.flat_map(u64::to_ne_bytes).collect::<Vec<u8>>())
+}
+
+/// A block device, accessed past the page cache.
+#[pyclass]
+pub struct TimedBlockDevice {
+    device: BlockDevice,
+}
+
+#[pymethods]
+impl TimedBlockDevice {
+    #[new]
+    fn new(path: PathBuf, writable: bool) -> PyResult<Self> {
+        Ok(TimedBlockDevice { device: BlockDevice::open(&path, writable)? })
+    }
+
+    fn capacity_bytes(&self) -> u64 {
+        self.device.capacity_bytes()
+    }
+
+    #[allow(clippy::too_many_arguments)] // one argument per column
+    fn run<'py>(
+        &mut self,
+        py: Python<'py>,
+        write: Vec<bool>,
+        sector: Vec<u64>,
+        sectors: Vec<u32>,
+        wait_ns: Vec<u64>,
+        depth: usize,
+        limit_ns: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let steps = steps(&write, &sector, &sectors, &wait_ns)?;
+        let timings = py.allow_threads(|| self.device.run(&steps, depth, limit_ns))?;
+        Ok(bytes_of(py, &timings))
+    }
+}
+
+/// A drive's model that keeps its state between scripts.
+#[pyclass]
+pub struct TimedModel {
+    drive: ScriptedDrive,
+}
+
+#[pymethods]
+impl TimedModel {
+    #[new]
+    fn new(spec_json: &str, seed: u64, holds_data: bool) -> PyResult<Self> {
+        let spec: DriveSpec = read(spec_json, "(drive)")?;
+        let drive = ScriptedDrive::new(&spec, seed, holds_data).map_err(|e| refused(&e))?;
+        Ok(TimedModel { drive })
+    }
+
+    fn capacity_bytes(&self) -> u64 {
+        self.drive.capacity_bytes()
+    }
+
+    #[allow(clippy::too_many_arguments)] // one argument per column
+    fn run<'py>(
+        &mut self,
+        py: Python<'py>,
+        write: Vec<bool>,
+        sector: Vec<u64>,
+        sectors: Vec<u32>,
+        wait_ns: Vec<u64>,
+        depth: usize,
+        limit_ns: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let steps = steps(&write, &sector, &sectors, &wait_ns)?;
+        let timings = py.allow_threads(|| self.drive.run(&steps, depth, limit_ns));
+        Ok(bytes_of(py, &timings.map_err(|e| refused(&e))?))
+    }
+}

@@ -1,0 +1,124 @@
+"""`headrace drive learn`: a drive file from reads of a real block device."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli._console import err, out
+from headrace.cli.drive.modelled import Json
+from headrace.errors import FileProblem, StudyError
+from headrace.units import format_bytes
+
+if TYPE_CHECKING:
+    from headrace.drives.learning import LearntDrive, LearntValue, LoadCheck
+    from headrace.report.text_table import TextTable
+
+app = typer.Typer()
+
+MINUTES = (0.5, 10.0)
+
+
+@app.command("learn")
+def learn(
+    device: Annotated[Path, typer.Argument(help="a block device, such as /dev/sdb; only read")],
+    output: Annotated[Path, typer.Option("--out", help="the drive file to write")],
+    minutes: Annotated[float, typer.Option(help="time that reads may take; 10 at most")] = 5.0,
+    kind: Annotated[
+        str | None, typer.Option(help="hdd or ssd; found from random reads when not given")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="seed of the places that are read")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Learn a drive from itself: read it past the page cache, and write a drive file with what
+    follows from the times. Nothing is written to the device.
+    """
+    from headrace.drives.learning import block_device, learn_drive
+    from headrace.drives.learning.drive_file import write_learnt
+
+    if not MINUTES[0] <= minutes <= MINUTES[1]:
+        allowed = f"{MINUTES[0]:g} to {MINUTES[1]:g}"
+        raise _wrong("--minutes", f"{minutes:g}", "not a time that this takes", allowed)
+    if kind is not None and kind not in ("hdd", "ssd"):
+        raise _wrong("--kind", kind, "not a kind of drive", "hdd, ssd")
+    if not output.parent.is_dir():
+        raise _wrong("--out", str(output), "is in a folder that does not exist", "")
+    found = block_device(device, seed=seed)
+    learnt = learn_drive(
+        found,
+        name=output.stem,
+        seconds=minutes * 60,
+        kind=kind,
+        say=lambda text: err.print(f"{found.elapsed_s:6.1f} s  {text}", style="dim"),
+    )
+    write_learnt(learnt, output, device=str(device), date=datetime.date.today().isoformat())
+    if as_json:
+        typer.echo(json.dumps(_as_json(learnt, output), indent=1))
+        return
+    _show(learnt, str(device))
+    err.print(f"written: {output}", style="dim")
+
+
+def _wrong(option: str, given: str, problem: str, allowed: str) -> StudyError:
+    return StudyError([FileProblem(Path("command line"), 0, option, given, problem, allowed)])
+
+
+def _as_json(learnt: LearntDrive, output: Path) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return {**asdict(learnt), "file": str(output)}
+
+
+def _show(learnt: LearntDrive, device: str) -> None:
+    """Print the values, the loads beside the model, and what is not known."""
+    from rich.markup import escape
+
+    from headrace.report.text_table import WholeText
+
+    name = escape(device)
+    out.print(
+        f"{name}: {learnt.seconds:.0f} s, {format_bytes(learnt.read_bytes)} read, none written"
+    )
+    out.print(_values(learnt.values))
+    out.print(_checks(learnt.checks))
+    if learnt.unknown:
+        out.print("Not determined:")
+        for each in learnt.unknown:
+            out.print(WholeText(f"  {escape(each.name)}: {escape(each.why)}"))
+
+
+def _values(values: list[LearntValue]) -> TextTable:
+    from headrace.report.text_table import TextTable
+
+    table = TextTable("value", title="Learnt")
+    table.add_column("", justify="right")
+    table.add_column("±", justify="right")
+    table.add_column("unit")
+    table.add_column("from")
+    for each in values:
+        error = "" if each.error is None else f"{each.error:.2g}"
+        table.add_row(each.name, f"{each.value:.5g}", error, each.unit, each.how)
+    return table
+
+
+def _checks(checks: list[LoadCheck]) -> TextTable:
+    from headrace.report.text_table import TextTable
+
+    table = TextTable("load", title="The learnt drive's model beside the drive")
+    for heading in ("IOPS", "model", "p50 ms", "model", "p99 ms", "model"):
+        table.add_column(heading, justify="right")
+    for each in checks:
+        table.add_row(
+            each.name,
+            f"{each.measured_iops:,.0f}",
+            f"{each.modelled_iops / each.measured_iops - 1:+.0%}",
+            f"{each.measured_p50_s * 1e3:.3f}",
+            f"{each.modelled_p50_s / each.measured_p50_s - 1:+.0%}",
+            f"{each.measured_p99_s * 1e3:.3f}",
+            f"{each.modelled_p99_s / each.measured_p99_s - 1:+.0%}",
+        )
+    return table

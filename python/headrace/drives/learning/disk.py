@@ -1,0 +1,287 @@
+"""The script of a disk: each part measures what the parts after it need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from headrace.drives.learning.buffering import (
+    LONGEST_READ_AHEAD,
+    MOST_SEGMENTS,
+    Hits,
+    learn_hits,
+    learn_read_ahead,
+    learn_segment_sectors,
+    learn_segments,
+)
+from headrace.drives.learning.device import UNIT, LearntDevice, Say
+from headrace.drives.learning.loads import (
+    LoadResult,
+    ReadLoad,
+    check_of,
+    modelled_loads,
+    run_load,
+)
+from headrace.drives.learning.queueing import MODEL_REQUESTS, learn_reordering, with_queue
+from headrace.drives.learning.rotation import (
+    Rotation,
+    Skews,
+    learn_rotation,
+    learn_tracks,
+    skews_of,
+    zones_of,
+)
+from headrace.drives.learning.seeks import (
+    Cylinders,
+    distances,
+    learn_overhead,
+    learn_seeks,
+    table_curve,
+    two_pieces,
+)
+from headrace.drives.learning.values import LearntDrive, Unknown
+from headrace.scenario import Table
+
+WRITES_UNKNOWN = (
+    ("seek_write, write_settle_ms", "nothing was written: writes seek like reads"),
+    ("buffer.write_cache_bytes", "nothing was written: the default of the model holds"),
+)
+DEPTHS = (1, 2, 4, 8, 16, 32)
+
+
+@dataclass(frozen=True)
+class ScriptShares:
+    """Parts of the time that the parts of the script have."""
+
+    seeks: float = 0.4
+    queue: float = 0.34
+
+
+def learn_disk(device: LearntDevice, *, seconds: float, say: Say) -> LearntDrive:
+    """Learn a disk by reads. Raises NotLearntError if it does not answer as a disk."""
+    learnt = LearntDrive()
+    begun_s = device.elapsed_s
+    table = learnt.table
+    table |= {"kind": "hdd", "name": "learnt", "capacity_bytes": device.capacity_bytes}
+    say("rotation")
+    rotation = learn_rotation(device, reads=60)
+    rpm = 60 / rotation.turn_s
+    table["rotation_rpm"] = rpm
+    learnt.add(
+        "rotation_rpm",
+        rpm,
+        "rpm",
+        "descending reads",
+        rpm * rotation.error_s / rotation.turn_s,
+    )
+    say("tracks and zones")
+    hits = learn_hits(device, rotation.turn_s, repeats=25)
+    places = int(min(max(seconds / 5, 8), 48))
+    cylinders = _geometry(device, rotation, hits, learnt, places=places)
+    say("overheads and buffer")
+    _buffer(device, rotation, hits, cylinders, learnt)
+    least_s = _overheads(device, rotation, hits, learnt, cylinders)
+    say("seek curve")
+    _seeks(device, rotation, cylinders, learnt, least_s, seconds * ScriptShares.seeks)
+    _possible(table)
+    left_s = max(seconds - (device.elapsed_s - begun_s), 0.1 * seconds)
+    _queue(device, learnt, min(left_s, seconds * ScriptShares.queue), say)
+    for name, why in WRITES_UNKNOWN:
+        learnt.unknown.append(Unknown(name, why))
+    return learnt
+
+
+def _geometry(
+    device: LearntDevice, rotation: Rotation, hits: Hits | None, learnt: LearntDrive, *, places: int
+) -> Cylinders:
+    """Learn tracks, zones and skews."""
+    at = [float(each) for each in (np.arange(places) + 0.5) / places]
+    found = [learn_tracks(device, rotation, hits, place, tracks=30) for place in at]
+    skews = skews_of(found)
+    if skews is None or not skews.heads_seen:
+        why = "the ends of tracks were not seen" if skews is None else "all skews are alike"
+        learnt.unknown.append(Unknown("heads", f"{why}: cylinders of one track are assumed"))
+    if skews is None:
+        skews = Skews(1, False, 0.0, 0.0, 0.0)
+    per_track = [each.sectors_per_track for each in found]
+    zones = zones_of(device.capacity_sectors, at, per_track, skews.heads)
+    table = learnt.table
+    table["heads"] = skews.heads
+    table["zone"] = [
+        {"cylinders": zone.cylinders, "sectors_per_track": zone.sectors_per_track} for zone in zones
+    ]
+    table["track_skew_ms"] = skews.track_s * 1e3
+    table["cylinder_skew_ms"] = skews.cylinder_s * 1e3
+    how = "ascending reads"
+    if skews.heads_seen:
+        learnt.add("heads", skews.heads, "", how)
+    for name, value_s in (("track_skew_ms", skews.track_s), ("cylinder_skew_ms", skews.cylinder_s)):
+        learnt.add(name, value_s * 1e3, "ms", how, skews.error_s * 1e3)
+    learnt.add("zones", len(zones), "", how)
+    for name, index in (("outer", 0), ("inner", -1)):
+        turn_s = rotation.turn_s + skews.track_s
+        rate = found[index].sectors_per_track * 512 / turn_s
+        error = found[index].error / found[index].sectors_per_track
+        learnt.add(f"rate at the {name} edge", rate / 1e6, "MB/s", how, rate / 1e6 * error)
+    return Cylinders(tuple(zones), skews.heads)
+
+
+def _buffer(
+    device: LearntDevice,
+    rotation: Rotation,
+    hits: Hits | None,
+    cylinders: Cylinders,
+    learnt: LearntDrive,
+) -> None:
+    """Learn link, read-ahead and segments."""
+    if hits is None:
+        learnt.table["link_bytes_per_s"] = 600e6
+        learnt.table["buffer"] = {"read_ahead_bytes": 0}
+        why = "a place read twice is read from the medium twice"
+        learnt.unknown.append(Unknown("link_bytes_per_s, buffer", why))
+        return
+    learnt.table["link_bytes_per_s"] = hits.bytes_per_s
+    learnt.add(
+        "link_bytes_per_s",
+        hits.bytes_per_s / 1e6,
+        "MB/s",
+        "repeated reads",
+        hits.rate_error * hits.bytes_per_s / 1e6,
+    )
+    turn_s = rotation.turn_s
+    zone = cylinders.zones[len(cylinders.zones) // 2]
+    per_track = zone.sectors_per_track
+    ahead = learn_read_ahead(device, turn_s, hits, per_track, cylinders.heads, places=5)
+    how = "reads after pauses"
+    learnt.add("buffer.read_ahead_bytes", ahead.sectors * 512, "B", how, ahead.spread * 512)
+    if ahead.sectors >= LONGEST_READ_AHEAD:
+        learnt.unknown.append(
+            Unknown("buffer.read_ahead_bytes", "at least as long as the longest that is tried")
+        )
+    segments = learn_segments(device, turn_s, hits)
+    learnt.add("buffer.segments", segments, "", "repeated reads")
+    if segments >= MOST_SEGMENTS:
+        learnt.unknown.append(Unknown("buffer.segments", f"{MOST_SEGMENTS} or more"))
+    held = learn_segment_sectors(device, turn_s, hits, ahead.sectors, per_track)
+    if held is None:
+        learnt.unknown.append(
+            Unknown("buffer.segment_bytes", "more than what is tried; twice that is assumed")
+        )
+        held = 2 * LONGEST_READ_AHEAD
+    else:
+        learnt.add("buffer.segment_bytes", held * 512, "B", "repeated reads")
+    held = max(held, ahead.sectors, UNIT)
+    learnt.table["buffer"] = {
+        "segments": segments,
+        "segment_bytes": held * 512,
+        "read_ahead_bytes": ahead.sectors * 512,
+        "read_ahead": ahead.rule,
+    }
+
+
+def _overheads(
+    device: LearntDevice,
+    rotation: Rotation,
+    hits: Hits | None,
+    learnt: LearntDrive,
+    cylinders: Cylinders,
+) -> float:
+    """Learn the controller's times; return the least time of a read of the medium."""
+    zone = cylinders.zones[-1]
+    segments = cast("Table", learnt.table["buffer"]).get("segments", 1)
+    least_s, error_s = learn_overhead(
+        device,
+        rotation,
+        per_track=zone.sectors_per_track,
+        segments=int(cast("int", segments)),
+        rounds=9,
+    )
+    medium_s = rotation.turn_s * UNIT / zone.sectors_per_track
+    rate = float(cast("float", learnt.table["link_bytes_per_s"]))
+    miss_us = max((least_s - medium_s - 512 / rate) * 1e6, 1.0)
+    skew_us = float(cast("float", learnt.table["track_skew_ms"])) * 1e3
+    if hits is not None and miss_us > hits.overhead_s * 1e6 + 0.5 * skew_us > 50:
+        why = "read-ahead leaves the track: what reads from the buffer take is assumed"
+        learnt.unknown.append(Unknown("controller_overhead_us", why))
+        least_s += hits.overhead_s - miss_us * 1e-6
+        miss_us = hits.overhead_s * 1e6
+    else:
+        how = "reads after pauses"
+        learnt.add("controller_overhead_us", miss_us, "µs", how, error_s * 1e6)
+    learnt.table["controller_overhead_us"] = miss_us
+    if hits is not None:
+        hit_us, hit_error_us = hits.overhead_s * 1e6, hits.overhead_error_s * 1e6
+        learnt.add("overhead.read_hit_after_read_us", hit_us, "µs", "repeated reads", hit_error_us)
+        if abs(hit_us - miss_us) > max(3 * (error_s * 1e6 + hit_error_us), 0.1 * miss_us):
+            learnt.table["overhead"] = {"read_hit_after_read_us": hit_us}
+    return least_s
+
+
+def _seeks(
+    device: LearntDevice,
+    rotation: Rotation,
+    cylinders: Cylinders,
+    learnt: LearntDrive,
+    least_s: float,
+    limit_s: float,
+) -> None:
+    """Learn the seek curve."""
+    wanted = distances(cylinders.count, 22)
+    points = learn_seeks(device, rotation, cylinders, wanted, limit_s=limit_s)
+    error_s = float(np.mean([point.error_s for point in points]))
+    made = two_pieces(points, least_s)
+    if made is not None and made[1] < 2.5 * error_s:
+        curve, left_s = made
+    else:
+        curve, left_s = table_curve(points, least_s), error_s
+    learnt.table["seek"] = curve
+    how = "pairs of reads"
+    times_ms = [(point.time_s - least_s) * 1e3 for point in points]
+    third = cylinders.count / 3
+    middle = int(np.argmin([abs(point.distance - third) for point in points]))
+    for name, at in (("one cylinder", 0), ("a third", middle), ("the whole drive", -1)):
+        learnt.add(f"seek over {name}", times_ms[at], "ms", how, points[at].error_s * 1e3)
+    learnt.add("error of the seek curve", left_s * 1e3, "ms", "its points")
+
+
+def _possible(table: Table) -> None:
+    """Make skews and seeks agree: a skew is at least the step that it hides."""
+    seek = cast("Table", table["seek"])
+    skew_ms = float(cast("float", table["cylinder_skew_ms"]))
+    if seek["curve"] == "two_piece":
+        base_ms = float(cast("float", seek["short_base_ms"]))
+        step_ms = base_ms + float(cast("float", seek["short_root_ms"]))
+        if step_ms > skew_ms:
+            root_ms = min(float(cast("float", seek["short_root_ms"])), skew_ms)
+            seek["short_root_ms"], seek["short_base_ms"] = root_ms, max(skew_ms - root_ms, 0.0)
+    else:
+        times_ms = cast("list[float]", seek["time_ms"])
+        times_ms[0] = min(times_ms[0], skew_ms)
+    table["head_switch_ms"] = min(float(cast("float", table["track_skew_ms"])), skew_ms)
+
+
+def _queue(device: LearntDevice, learnt: LearntDrive, limit_s: float, say: Say) -> None:
+    """Learn how the disk reorders commands, and compare the loads with the model."""
+    depths = [depth for depth in DEPTHS if depth <= device.queue_depth]
+    measured: dict[ReadLoad, LoadResult] = {}
+    for depth in depths:
+        load = ReadLoad(UNIT, depth)
+        say(f"random reads at depth {depth}")
+        measured[load] = run_load(device, load, limit_s=limit_s / len(depths))
+    learnt.table["queue"] = {"depth": device.queue_depth, "reordering": 0.0, "age_limit_ms": 1000.0}
+    if len(depths) > 1:
+        found = learn_reordering(learnt.table, measured, say)
+        learnt.table = with_queue(learnt.table, found.share, found.age_limit_ms)
+        how = "depths, and the model"
+        width = (found.share_high - found.share_low) / 2
+        learnt.add("queue.reordering", found.share, "", how, max(width, 0.025))
+        if found.age_limit_seen:
+            learnt.add("queue.age_limit_ms", found.age_limit_ms, "ms", how)
+        else:
+            why = "no read waited so long that it shows"
+            learnt.unknown.append(Unknown("queue.age_limit_ms", why))
+    modelled = modelled_loads(learnt.table, measured, requests=2 * MODEL_REQUESTS, seed=7)
+    for (load, result), model in zip(measured.items(), modelled, strict=True):
+        learnt.checks.append(check_of(load, result, model))

@@ -1,0 +1,268 @@
+"""The script of an SSD: random reads by depth, by size and in order; then the values with which the
+model meets them.
+
+What a single read takes is seen directly. How it divides between controller, flash and channel, and
+how many reads go on at once, is seen in how latencies grow with size and depth.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import least_squares
+
+from headrace.drives.learning.device import UNIT, LearntDevice, Say
+from headrace.drives.learning.loads import (
+    LoadResult,
+    ReadLoad,
+    check_of,
+    modelled_loads,
+    run_load,
+)
+from headrace.drives.learning.values import LearntDrive, Unknown
+from headrace.scenario import Table
+
+DEPTHS = (1, 2, 4, 8, 16, 32, 64, 128)
+SATA_BYTES_PER_S = 600e6
+"""Most that a SATA link of 6 Gb/s carries: a faster link is duplex, and has no SATA frames."""
+MODEL_REQUESTS = 1500
+DIES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+CHANNELS = (1, 2, 4, 8, 16)
+PAGE_UNITS = (1, 2, 4, 8, 16)
+FITTED = (
+    ("controller.read_overhead_us", "µs"),
+    ("controller.read_iops_max", "1/s"),
+    ("flash.read_us", "µs"),
+    ("flash.channel_bytes_per_s", "B/s"),
+    ("link_bytes_per_s", "B/s"),
+)
+MOST_ERROR = 0.5
+"""Standard error of a logarithm; above it a value is not determined."""
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FlashLayout:
+    """What of the flash is a whole number."""
+
+    dies: int
+    channels: int
+    page_units: int
+
+
+@dataclass(frozen=True)
+class FlashFit:
+    """Values for one layout."""
+
+    layout: FlashLayout
+    logs: Values
+    error: float
+
+
+Measured = dict[ReadLoad, LoadResult]
+
+
+def loads_of(queue_depth: int) -> list[ReadLoad]:
+    """Return the loads of the script."""
+    depths = [depth for depth in DEPTHS if depth <= queue_depth]
+    deep = min(16, queue_depth)
+    by_depth = [ReadLoad(UNIT, depth) for depth in depths]
+    by_size = [ReadLoad(sectors, 1) for sectors in (16, 64, 256, 1024)]
+    large = [
+        ReadLoad(16, 8),
+        ReadLoad(64, deep),
+        ReadLoad(256, deep),
+        ReadLoad(1024, min(8, queue_depth)),
+    ]
+    ordered = [ReadLoad(UNIT, 1, sequential=True), ReadLoad(256, 1, sequential=True)]
+    return list(dict.fromkeys([*by_depth, *by_size, *large, *ordered]))
+
+
+def learn_flash(
+    device: LearntDevice, *, seconds: float, say: Say, at_most: int = 60_000
+) -> LearntDrive:
+    """Learn an SSD by reads."""
+    learnt = LearntDrive()
+    # The kernel queues what the drive does not: a short queue shows its limits, too.
+    loads = loads_of(max(device.queue_depth, 32))
+    measured: Measured = {}
+    for load in loads:
+        say(load.name)
+        measured[load] = run_load(
+            device, load, limit_s=min(0.9 * seconds / len(loads), 15.0), at_most=at_most
+        )
+    best = _best(device, measured, say)
+    learnt.table = table_of(device, best.layout, best.logs)
+    _report(device, learnt, measured, best)
+    modelled = modelled_loads(learnt.table, measured, requests=8000, seed=5)
+    for (load, result), model in zip(measured.items(), modelled, strict=True):
+        learnt.checks.append(check_of(load, result, model))
+    return learnt
+
+
+def table_of(device: LearntDevice, layout: FlashLayout, logs: Values) -> Table:
+    """Return the table of an SSD with these values."""
+    overhead_us, iops, read_us, channel_rate, link_rate = (float(each) for each in np.exp(logs))
+    return {
+        "kind": "ssd",
+        "name": "learnt",
+        "capacity_bytes": device.capacity_bytes,
+        "link_bytes_per_s": link_rate,
+        "link_duplex": link_rate > SATA_BYTES_PER_S,
+        "queue_depth": device.queue_depth,
+        "controller": {
+            "read_overhead_us": overhead_us,
+            "write_overhead_us": overhead_us,
+            "read_iops_max": iops,
+            "write_iops_max": iops,
+        },
+        "flash": {
+            "channels": layout.channels,
+            "dies_per_channel": layout.dies // layout.channels,
+            "planes": 1,
+            "page_bytes": layout.page_units * UNIT * 512,
+            "pages_per_block": 256,
+            "read_us": read_us,
+            "program_us": 10 * read_us,
+            "erase_us": 3000.0,
+            "channel_bytes_per_s": channel_rate,
+        },
+        "mapping": {"ftl": "page", "unit_bytes": UNIT * 512},
+        "initial": {"state": "filled", "fill": 1.0},
+    }
+
+
+def _start(measured: Measured) -> Values:
+    """Return values to begin with, from single latencies and the greatest rates."""
+    one = measured[ReadLoad(UNIT, 1)]
+    rate = max(result.iops * load.sectors * 512 for load, result in measured.items())
+    iops = max(result.iops for result in measured.values())
+    return np.log(
+        [0.2 * one.p50_s * 1e6, 1.1 * iops, 0.6 * one.p50_s * 1e6, 4096 / (0.1 * one.p50_s), rate]
+    )
+
+
+def _misfits(device: LearntDevice, layout: FlashLayout, logs: Values, measured: Measured) -> Values:
+    table = table_of(device, layout, logs)
+    found: list[float] = []
+    modelled = modelled_loads(table, measured, requests=MODEL_REQUESTS, seed=3)
+    for (load, result), model in zip(measured.items(), modelled, strict=True):
+        iops = math.log(model.iops / result.iops)
+        if load.sequential:  # fast and slow reads in turn: their median may be of either kind
+            found.append(iops)
+            continue
+        # A busy machine delays some reads by much: means and tails count less.
+        found += [
+            0.5 * iops if load.depth == 1 else iops,
+            math.log(model.p50_s / result.p50_s),
+            0.3 * math.log(model.p99_s / result.p99_s),
+        ]
+    return np.asarray(found)
+
+
+def _fit(
+    device: LearntDevice, layout: FlashLayout, start: Values, measured: Measured, evaluations: int
+) -> FlashFit:
+    """Return the values with which the model of a layout meets the loads best."""
+    one_us = measured[ReadLoad(UNIT, 1)].p50_s * 1e6
+    low = np.log([0.02 * one_us, 100.0, 0.02 * one_us, 1e6, 1e6])
+    high = np.log([1.1 * one_us, 2e7, 1.1 * one_us, 1e11, 1e11])
+
+    def residuals(logs: Values) -> Values:
+        return _misfits(device, layout, logs, measured)
+
+    found = least_squares(
+        residuals,
+        np.clip(start, low + 1e-6, high - 1e-6),
+        bounds=(low, high),
+        diff_step=0.01,
+        xtol=1e-3,
+        ftol=1e-3,
+        max_nfev=evaluations,
+        loss="soft_l1",
+        f_scale=0.1,
+    )
+    logs = np.asarray(found.x, np.float64)
+    left = _misfits(device, layout, logs, measured)
+    return FlashFit(layout, logs, float(np.sqrt(np.mean(left * left))))
+
+
+def _best(device: LearntDevice, measured: Measured, say: Say) -> FlashFit:
+    """Return the best layout and its values: dies first, then channels, then the page."""
+    start = _start(measured)
+    page = _page_units(measured)
+    fits: list[FlashFit] = []
+    for dies in DIES:
+        say(f"the model is fitted with {dies} dies")
+        layout = FlashLayout(dies, min(dies, 8), page)
+        begin = min(fits, key=lambda each: each.error).logs if fits else start
+        fits.append(_fit(device, layout, begin, measured, 8))
+        best = min(fits, key=lambda each: each.error)
+        if dies >= 4 * best.layout.dies and fits[-1].error > 1.05 * best.error:
+            break
+    best = min(fits, key=lambda each: each.error)
+    for channels in CHANNELS:
+        layout = FlashLayout(best.layout.dies, channels, page)
+        if channels <= best.layout.dies and channels != best.layout.channels:
+            say(f"the model is fitted with {channels} channels")
+            fits.append(_fit(device, layout, best.logs, measured, 8))
+    best = min(fits, key=lambda each: each.error)
+    for units in PAGE_UNITS:
+        if units in (page // 2, page * 2):
+            layout = FlashLayout(best.layout.dies, best.layout.channels, units)
+            fits.append(_fit(device, layout, best.logs, measured, 8))
+    best = min(fits, key=lambda each: each.error)
+    return _fit(device, best.layout, best.logs, measured, 30)
+
+
+def _page_units(measured: Measured) -> int:
+    """Return the units of a page: reads in order find all but the first of a page in its die's
+    register."""
+    random = measured[ReadLoad(UNIT, 1)]
+    ordered = measured[ReadLoad(UNIT, 1, sequential=True)]
+    if ordered.p50_s > 0.93 * random.p50_s:
+        return 1 if ordered.iops < 1.1 * random.iops else 2
+    # A page costs one slow read, and fast ones for the rest of it.
+    slow_s, fast_s, mean_s = random.p50_s, ordered.p50_s, 1 / ordered.iops
+    share = min(max((mean_s - fast_s) / (slow_s - fast_s), 1 / 32), 1.0)
+    return min(PAGE_UNITS, key=lambda each: abs(math.log(each * share)))
+
+
+def _report(device: LearntDevice, learnt: LearntDrive, measured: Measured, best: FlashFit) -> None:
+    """Add the values with their uncertainty."""
+    one = measured[ReadLoad(UNIT, 1)]
+    learnt.add("latency of a read of 4 KiB", one.p50_s * 1e6, "µs", "depth 1")
+    here = _misfits(device, best.layout, best.logs, measured)
+    columns: list[Values] = []
+    for index in range(len(best.logs)):
+        moved = best.logs.copy()
+        moved[index] += 0.02
+        columns.append((_misfits(device, best.layout, moved, measured) - here) / 0.02)
+    jacobian = np.stack(columns, axis=1)
+    scatter = max(best.error, 0.01)
+    values, vectors = np.linalg.eigh(jacobian.T @ jacobian)
+    inverse = np.where(values > 1e-4, 1 / np.maximum(values, 1e-9), 1e4)
+    errors = scatter * np.sqrt((vectors * vectors) @ inverse)
+    for (name, unit), log, error in zip(FITTED, best.logs, errors, strict=True):
+        value = math.exp(float(log))
+        if error > MOST_ERROR:
+            why = "no load of the script depends on it enough; the file's value only fits them"
+            learnt.unknown.append(Unknown(name, why))
+        else:
+            learnt.add(name, value, unit, "all loads, and the model", value * float(error))
+    layout = best.layout
+    how = "all loads, and the model"
+    learnt.add("dies", layout.dies, "", how)
+    learnt.add("flash.channels", layout.channels, "", how)
+    learnt.add("page", layout.page_units * UNIT * 512, "B", "reads in order")
+    learnt.add("error of the model", 100 * best.error, "%", "all loads, and the model")
+    for name, why in (
+        ("write_buffer_bytes, flash.program_us", "nothing was written: ten reads of the flash"),
+        ("controller.write_overhead_us, write_iops_max", "nothing was written: those of reads"),
+        ("spare_ratio, slc_cache, garbage_collection", "nothing was written: the model's defaults"),
+    ):
+        learnt.unknown.append(Unknown(name, why))

@@ -1,0 +1,96 @@
+"""Loads of the script: random reads of one size at one depth, as measured and as modelled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from headrace.drives.learning.device import LearntDevice, RequestTimes, modelled_device
+from headrace.drives.learning.values import LoadCheck
+from headrace.scenario import Table
+
+QUEUE_TURNS = 4
+"""Queue lengths that pass before a load is in its steady state."""
+
+
+@dataclass(frozen=True)
+class ReadLoad:
+    """Random or sequential reads in a closed loop."""
+
+    sectors: int
+    depth: int
+    sequential: bool = False
+    first: float = 0.0
+    """Part of the drive where the region, and a sequential load, begins."""
+    last: float = 1.0
+    """Part of the drive where the region ends."""
+
+    @property
+    def name(self) -> str:
+        """Return the load in words."""
+        order = "sequential" if self.sequential else "random"
+        where = "" if (self.first, self.last) == (0.0, 1.0) else f" in {self.first:g}–{self.last:g}"
+        return f"{order} {self.sectors / 2:g} KiB at depth {self.depth}{where}"
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    """Statistics of a load."""
+
+    requests: int
+    iops: float
+    p50_s: float
+    p99_s: float
+
+
+def run_load(
+    device: LearntDevice, load: ReadLoad, *, limit_s: float, at_most: int = 100_000
+) -> LoadResult:
+    """Run a load on a device until `limit_s` or so many requests are over."""
+    unit = load.sectors
+    low = int(device.capacity_sectors * load.first) // unit
+    high = max(int(device.capacity_sectors * load.last) // unit, low + 1)
+    count = at_most + QUEUE_TURNS * load.depth
+    if load.sequential:
+        sector = [(low + at % (high - low)) * unit for at in range(count)]
+    else:
+        sector = [int(place) * unit for place in device.random.integers(low, high, count)]
+    return result_of(device.reads(sector, unit, depth=load.depth, limit_s=limit_s), load.depth)
+
+
+def result_of(timings: RequestTimes, depth: int) -> LoadResult:
+    """Return the statistics of a closed loop, without its first requests."""
+    ramp = QUEUE_TURNS * depth if len(timings) > 2 * QUEUE_TURNS * depth else 0
+    end_s = np.sort(timings.end_s)
+    steady_s = end_s[ramp : len(end_s) - depth + 1] if len(end_s) > ramp + 2 * depth else end_s
+    response_s = timings.response_s[ramp:]
+    duration_s = float(steady_s[-1] - steady_s[0])
+    return LoadResult(
+        requests=len(timings),
+        iops=(len(steady_s) - 1) / duration_s if duration_s > 0 else float("nan"),
+        p50_s=float(np.quantile(response_s, 0.5)),
+        p99_s=float(np.quantile(response_s, 0.99)),
+    )
+
+
+def modelled_loads(
+    table: Table, loads: Iterable[ReadLoad], *, requests: int, seed: int = 1
+) -> list[LoadResult]:
+    """Run loads, one after the other, on the model of a drive that holds data."""
+    device = modelled_device(table, seed=seed, script_seed=seed)
+    return [run_load(device, load, limit_s=1e6, at_most=requests) for load in loads]
+
+
+def check_of(load: ReadLoad, measured: LoadResult, modelled: LoadResult) -> LoadCheck:
+    """Return a measured load beside the modelled one."""
+    return LoadCheck(
+        load.name,
+        measured.iops,
+        modelled.iops,
+        measured.p50_s,
+        modelled.p50_s,
+        measured.p99_s,
+        modelled.p99_s,
+    )

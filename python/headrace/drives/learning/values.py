@@ -1,0 +1,71 @@
+"""What is learnt of a drive: values with their uncertainty, and what could not be determined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.scenario import Table
+
+
+@dataclass(frozen=True)
+class LearntValue:
+    """One value."""
+
+    name: str
+    """Dotted path in the drive's table, or a name of its own for a value that is only shown."""
+    value: float
+    error: float | None
+    """Standard error; None where a search ends with the exact value."""
+    unit: str
+    how: str
+    """The measurement that it follows from, in a few words."""
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """What could not be determined, and why."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True)
+class LoadCheck:
+    """One load of the script, as measured and as the learnt drive's model has it."""
+
+    name: str
+    measured_iops: float
+    modelled_iops: float
+    measured_p50_s: float
+    modelled_p50_s: float
+    measured_p99_s: float
+    modelled_p99_s: float
+
+
+@dataclass
+class LearntDrive:
+    """A learnt drive."""
+
+    table: Table = field(default_factory=dict[str, object])
+    values: list[LearntValue] = field(default_factory=list[LearntValue])
+    unknown: list[Unknown] = field(default_factory=list[Unknown])
+    checks: list[LoadCheck] = field(default_factory=list[LoadCheck])
+    seconds: float = 0.0
+    read_bytes: int = 0
+
+    def add(self, name: str, value: float, unit: str, how: str, error: float | None = None) -> None:
+        """Add a value."""
+        self.values.append(LearntValue(name, float(value), error, unit, how))
+
+
+def standard_error(values: npt.NDArray[np.float64]) -> float:
+    """Return the standard error of the mean."""
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+
+
+def spread(values: npt.NDArray[np.float64]) -> float:
+    """Return the standard deviation of the bulk, from the median absolute deviation."""
+    return float(1.4826 * np.median(np.abs(values - np.median(values))))
