@@ -128,7 +128,7 @@ impl Hdd {
                 if track_end <= end + 1 {
                     track_end = self.geometry.track_end(end + skew_ns);
                 }
-                if self.segments.start(segment) + self.geometry.turn_ns < track_end {
+                if self.segments.begun(segment) + self.geometry.turn_ns < track_end {
                     track_end = self.geometry.track_end(track_end + skew_ns);
                 }
                 limit.min(track_end)
@@ -143,12 +143,13 @@ impl Hdd {
         let arrived = access.link_done - access.over_link;
         let mut first_held = None;
         let mut segment = self.segments.find(place.along);
-        if let Some(held) = segment.map(|segment| self.segments.end(segment)) {
+        if let Some((index, held)) = segment.map(|index| (index, self.segments.end(index))) {
             if place.along_end <= held {
                 // Already read ahead since the command arrived.
                 let read = now + self.last_sector_ns;
                 let transfer = Transfer { first: arrived, last: read, zone: place.zone };
                 self.send_read(&transfer, access);
+                self.segments.sent(index, place.along_end);
                 return;
             }
             if held > place.along {
@@ -190,6 +191,7 @@ impl Hdd {
                 zone: place.zone,
             }),
         };
+        self.segments.sent(into, place.along_end);
     }
 
     pub(super) fn write_through(&mut self, now: Nanos, place: &Place, access: &Access) {
@@ -241,6 +243,10 @@ impl Hdd {
     pub(super) fn finish_destage(&mut self, now: Nanos) {
         if let Some(extent) = self.destaging.take() {
             self.cache.release(&extent);
+            if self.keep_written {
+                let sectors = (extent.end - extent.sector) as u32;
+                self.segments.keep(&self.geometry.place(extent.sector, sectors), &self.geometry);
+            }
         }
         let was_full = self.waiting.len() + self.blocked.len() == self.depth;
         while let Some(write) = self.blocked.front().copied() {

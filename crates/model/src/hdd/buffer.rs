@@ -13,10 +13,13 @@ pub struct Segments {
     starts: Vec<Nanos>,
     /// Length of each range. A single unsigned comparison then checks whether a place is in it.
     spans: Vec<Nanos>,
+    /// Where the data of each segment began, before those that the host has were dropped.
+    begun: Vec<Nanos>,
     used: Vec<u64>,
     clock: u64,
     segment_bytes: u64,
     read_ahead_bytes: u64,
+    keeps_sent: bool,
 }
 
 impl Segments {
@@ -25,10 +28,12 @@ impl Segments {
         Segments {
             starts: vec![Nanos::MAX; count],
             spans: vec![0; count],
+            begun: vec![Nanos::MAX; count],
             used: (0..count as u64).collect(),
             clock: 0,
             segment_bytes: spec.segment_bytes,
             read_ahead_bytes: spec.read_ahead_bytes,
+            keeps_sent: spec.keep_sent,
         }
     }
 
@@ -44,8 +49,9 @@ impl Segments {
         None
     }
 
-    pub fn start(&self, segment: usize) -> Nanos {
-        self.starts[segment]
+    /// Return where the data of a segment began, whether or not those sent are still in it.
+    pub fn begun(&self, segment: usize) -> Nanos {
+        self.begun[segment]
     }
 
     #[inline]
@@ -63,6 +69,7 @@ impl Segments {
         let start = self.starts[segment].max(end.saturating_sub(full));
         self.starts[segment] = start;
         self.spans[segment] = end - start;
+        self.begun[segment] = self.begun[segment].max(end.saturating_sub(full));
     }
 
     /// Reuse the least recently used segment for a new range.
@@ -71,9 +78,39 @@ impl Segments {
         let oldest = self.used.iter().fold(u64::MAX, |oldest, &used| oldest.min(used));
         let segment = (oldest & ((1 << INDEX_BITS) - 1)) as usize;
         self.starts[segment] = place.along;
+        self.begun[segment] = place.along;
         self.spans[segment] = place.along_end - place.along;
         self.touch(segment);
         segment
+    }
+
+    /// Drop the data up to `end`, which the host has, unless the drive keeps them.
+    #[inline]
+    pub fn sent(&mut self, segment: usize, end: Nanos) {
+        if !self.keeps_sent {
+            let held = self.end(segment);
+            self.starts[segment] = end.min(held).max(self.starts[segment]);
+            self.spans[segment] = held - self.starts[segment];
+        }
+    }
+
+    /// Drop segments that hold data which a write makes old.
+    #[inline]
+    pub fn written(&mut self, place: &Place) {
+        for (start, span) in self.starts.iter_mut().zip(&mut self.spans) {
+            if *start < place.along_end && place.along < start.saturating_add(*span) {
+                *start = Nanos::MAX;
+                *span = 0;
+            }
+        }
+    }
+
+    /// Keep data that were written, as far as a segment can hold them.
+    pub fn keep(&mut self, place: &Place, geometry: &Geometry) {
+        let full = geometry.span_ns(place.zone, self.segment_bytes);
+        let segment = self.begin(place);
+        self.starts[segment] = place.along.max(place.along_end.saturating_sub(full));
+        self.spans[segment] = place.along_end - self.starts[segment];
     }
 
     #[inline]

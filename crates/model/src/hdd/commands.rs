@@ -42,9 +42,7 @@ impl Hdd {
         let end = request.sector + u64::from(request.sectors);
         let hit = match request.op {
             Op::Read => self.cache.holds(request.sector, end) || self.read_hits(now, &request),
-            Op::Write | Op::WriteZeroes => {
-                request.sector == self.last_write_end || self.cache.continues(request.sector, end)
-            }
+            Op::Write | Op::WriteZeroes => self.buffers(&request),
             Op::Flush | Op::Discard => return false,
         };
         let extra_ns = self.overheads.extra_ns(request.op != Op::Read, hit, after_write);
@@ -84,6 +82,7 @@ impl Hdd {
                 self.segments.touch(segment);
                 self.send(now, over_link, seq, request.tag);
                 self.read_on(now, segment, &place);
+                self.segments.sent(segment, place.along_end);
                 return;
             }
             if held > place.along {
@@ -95,6 +94,11 @@ impl Hdd {
         self.waiting.push(&self.geometry, place, now, access);
     }
 
+    /// Return whether the write cache takes a write, when it has space.
+    fn buffers(&self, write: &Request) -> bool {
+        !write.fua && self.cache.could_hold(u64::from(write.sectors))
+    }
+
     pub(super) fn arrive_write(&mut self, now: Nanos, seq: u64, request: Request) {
         let started = self.link_free.max(now);
         let here = if request.op == Op::WriteZeroes {
@@ -102,11 +106,12 @@ impl Hdd {
         } else {
             self.over_link(now, u64::from(request.sectors) * SECTOR_BYTES)
         };
-        self.last_write_end = request.sector + u64::from(request.sectors);
-        if request.fua || !self.cache.could_hold(u64::from(request.sectors)) {
+        let place = self.geometry.place(request.sector, request.sectors);
+        self.note_stream(now);
+        self.segments.written(&place);
+        if !self.buffers(&request) {
             let over_link = here.saturating_sub(started);
             let access = Access { tag: request.tag, seq, write: true, link_done: here, over_link };
-            let place = self.geometry.place(request.sector, request.sectors);
             self.waiting.push(&self.geometry, place, now, access);
             return;
         }

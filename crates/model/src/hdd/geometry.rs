@@ -13,6 +13,7 @@ use crate::spec::{refuse, within, within_int, SpecError};
 pub struct Zone {
     pub first_sector: u64,
     pub first_cylinder: u32,
+    /// Without spares.
     pub sectors_per_track: u32,
     per_track: f64,
     /// `along` at the start of the zone.
@@ -284,6 +285,8 @@ fn zones(
             break;
         }
         let skews = zone_skews(spec.zone.get(index), sectors_per_track, turn_ns, all)?;
+        let spare = spec.zone.get(index).map_or(0, |zone| zone.spare_sectors_per_track);
+        let holding = sectors_per_track - spare;
         let cylinder_ns = cylinder_ns(spec, turn_ns, skews);
         zones.push(Zone {
             first_sector: sector,
@@ -294,11 +297,11 @@ fn zones(
             cylinder_skew_ns: skews.cylinder_ns,
             step_ns: skews.cylinder_ns as i64 - skews.track_ns as i64,
             first_cylinder: cylinder,
-            sectors_per_track,
-            per_track: 1.0 / f64::from(sectors_per_track),
+            sectors_per_track: holding,
+            per_track: 1.0 / f64::from(holding),
             sector_ns: turn_ns as f64 / f64::from(sectors_per_track),
         });
-        sector += u64::from(cylinders) * u64::from(spec.heads) * u64::from(sectors_per_track);
+        sector += u64::from(cylinders) * u64::from(spec.heads) * u64::from(holding);
         cylinder += cylinders;
         along += u64::from(cylinders) * cylinder_ns;
     }
@@ -362,6 +365,12 @@ fn zone_layout(
                     u64::from(zone.sectors_per_track),
                     1,
                     1 << 20,
+                )?;
+                within_int(
+                    "zone.spare_sectors_per_track",
+                    u64::from(zone.spare_sectors_per_track),
+                    0,
+                    u64::from(zone.sectors_per_track) - 1,
                 )?;
             }
             Ok(spec.zone.iter().map(|zone| (zone.cylinders, zone.sectors_per_track)).collect())

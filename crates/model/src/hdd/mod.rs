@@ -118,6 +118,7 @@ pub struct Hdd {
     order: Order,
     destage_idle_ns: Nanos,
     read_ahead_min_bytes: u64,
+    keep_written: bool,
     standby_after_ns: Option<Nanos>,
     spin_up_ns: Nanos,
     /// Angle of the platter at time 0.
@@ -129,7 +130,6 @@ pub struct Hdd {
     prepared_at: Nanos,
     previous_was_write: bool,
     /// End of the last write that arrived.
-    last_write_end: u64,
     link_free: Nanos,
     last_arrival: Nanos,
     /// Time since which the queue has had space for the command at the front of `arriving`.
@@ -181,6 +181,7 @@ impl Hdd {
             },
             destage_idle_ns: ns(spec.buffer.destage_idle_ms),
             read_ahead_min_bytes: spec.buffer.read_ahead_min_bytes,
+            keep_written: spec.buffer.keep_written,
             standby_after_ns: spec.power.standby_after_s.map(|s| (s * 1e9) as Nanos),
             spin_up_ns: (spec.power.spin_up_s * 1e9) as Nanos,
             phase_ns: Random::new(seed, "platter").below(geometry.turn_ns),
@@ -188,7 +189,6 @@ impl Hdd {
             controller_free: 0,
             prepared_at: 0,
             previous_was_write: false,
-            last_write_end: u64::MAX,
             link_free: 0,
             last_arrival: 0,
             room_since: 0,

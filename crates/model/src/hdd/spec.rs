@@ -67,7 +67,7 @@ pub struct HddSpec {
 
 /// Controller time of a command by its kind and by the kind of the command before it. Each default
 /// is `controller_overhead_us`. A read hits if its first sector is in the buffer or is being read
-/// ahead; a write hits if it continues a write in the buffer or the last write.
+/// ahead; a write hits if the write cache takes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OverheadSpec {
@@ -128,6 +128,9 @@ pub enum HeadOrder {
 pub struct ZoneSpec {
     pub cylinders: u32,
     pub sectors_per_track: u32,
+    /// Of those, sectors at the end of each track that hold no data unless others fail.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub spare_sectors_per_track: u32,
     /// Angular offset of each track of this zone; default: `track_skew_ms`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub track_skew_sectors: Option<f64>,
@@ -196,6 +199,13 @@ pub struct BufferSpec {
     pub read_ahead_bytes: u64,
     #[serde(default, skip_serializing_if = "ReadAhead::is_default")]
     pub read_ahead: ReadAhead,
+    /// Whether data stay in the buffer after they were sent to the host.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub keep_sent: bool,
+    /// Whether data of the write cache can be read from the buffer after they were written: they
+    /// then take a segment.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub keep_written: bool,
     /// Read-ahead after a sequential read even if other commands wait.
     #[serde(default)]
     pub read_ahead_min_bytes: u64,
@@ -234,6 +244,18 @@ pub struct PowerSpec {
     /// Idle time before the spindle stops; default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub standby_after_s: Option<f64>,
+}
+
+fn is_zero(value: &u32) -> bool {
+    *value == 0
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_true(value: &bool) -> bool {
+    *value
 }
 
 fn is_false(value: &bool) -> bool {
@@ -323,6 +345,8 @@ impl Default for BufferSpec {
             segment_bytes: segment_bytes(),
             read_ahead_bytes: segment_bytes(),
             read_ahead: ReadAhead::Always,
+            keep_sent: true,
+            keep_written: false,
             read_ahead_min_bytes: 0,
             write_water_mark: whole_write(),
             write_cache_bytes: write_cache_bytes(),

@@ -96,12 +96,6 @@ impl WriteCache {
         self.extents.things().iter().any(|e| e.sector <= sector && end <= e.end)
     }
 
-    /// Return whether a write extends a held range or lies in it.
-    pub fn continues(&self, sector: u64, end: u64) -> bool {
-        let mut held = self.extents.things().iter();
-        held.any(|e| e.end == sector || (e.sector <= sector && end <= e.end))
-    }
-
     /// Return the submission number of the oldest write that is not on the platter.
     pub fn oldest(&self) -> Option<u64> {
         self.extents.things().iter().map(|e| e.oldest).min()

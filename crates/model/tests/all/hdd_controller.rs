@@ -52,21 +52,25 @@ fn each_kind_of_command_takes_its_own_overhead() {
     let overhead = r#", "link_bytes_per_s": 1e12, "overhead": {
         "read_hit_after_read_us": 10, "read_hit_after_write_us": 20,
         "write_hit_after_read_us": 50, "write_hit_after_write_us": 60,
-        "write_miss_after_read_us": 70, "write_miss_after_write_us": 80,
+        "write_miss_after_read_us": 70000, "write_miss_after_write_us": 90000,
         "read_completion_us": 1000, "write_completion_us": 2000}"#;
     let requests = [
         (Op::Read, 0, 8),      // a miss
         (Op::Read, 8, 8),      // a hit after a read: read ahead
-        (Op::Write, 90000, 8), // a miss after a read
-        (Op::Write, 90008, 8), // a hit after a write: it continues the last write
-        (Op::Write, 50000, 8), // a miss after a write
+        (Op::Write, 90000, 8), // after a read: a hit, since the write cache takes it
+        (Op::Write, 50000, 8), // after a write
         (Op::Read, 16, 8),     // a hit after a write
-        (Op::Write, 50008, 8), // a hit after a read
     ];
     let times = responses(&disk(overhead), &requests);
-    let expected_us = [10 + 1000, 70 + 2000, 60 + 2000, 80 + 2000, 20 + 1000, 50 + 2000];
-    for (obtained, expected_us) in times[1..].iter().zip(expected_us) {
+    for (obtained, expected_us) in times[1..].iter().zip([1010, 2050, 2060, 1020]) {
         assert!((obtained / 1e3 - f64::from(expected_us)).abs() < 1.0, "{times:?}");
+    }
+    // A write to the medium is a miss; more than its overhead takes it at most a seek and a turn.
+    let through = format!(r#"{overhead}, "buffer": {{"write_cache_bytes": 0}}"#);
+    let times = responses(&disk(&through), &requests);
+    for (obtained, least_us) in times[2..4].iter().zip([72_000, 92_000]) {
+        let over_us = obtained / 1e3 - f64::from(least_us);
+        assert!((0.0..30_000.0).contains(&over_us), "{times:?}");
     }
 }
 
@@ -139,6 +143,58 @@ fn each_rule_reads_ahead_as_far_as_it_says() {
         assert!(!hits(rule, reads, first_miss), "{rule}: {first_miss}");
     }
     assert!(!hits("sequential", &first, 18));
+}
+
+/// Return whether the last of the requests is a read from the buffer.
+fn last_hits(buffer: &str, requests: &[(Op, u64, u32)]) -> bool {
+    let spec = disk(&format!(
+        r#"{FAST}, "buffer": {{"segment_bytes": 524288, "read_ahead_bytes": 65536{buffer}}}"#
+    ));
+    *responses(&spec, requests).last().unwrap() < 150_000.0
+}
+
+#[test]
+fn data_that_were_sent_stay_in_the_buffer_unless_the_drive_drops_them() {
+    for (again, keeps, drops) in [(10, true, false), (14, true, false), (18, true, true)] {
+        let requests = [(Op::Read, 10, 8), (Op::Read, again, 4)];
+        assert_eq!(last_hits("", &requests), keeps, "{again}");
+        assert_eq!(last_hits(r#", "keep_sent": false"#, &requests), drops, "{again}");
+    }
+}
+
+#[test]
+fn a_write_makes_what_was_read_old() {
+    let near = |write| [(Op::Read, 10, 8), (Op::Write, write, 8), (Op::Read, 30, 4)];
+    assert!(!last_hits("", &near(60)), "sectors to 146 were read ahead");
+    assert!(last_hits("", &near(1000)));
+}
+
+#[test]
+fn data_that_were_written_are_read_from_the_buffer_if_the_drive_keeps_them() {
+    let requests = [(Op::Write, 1000, 8), (Op::Read, 1000, 8)];
+    assert!(!last_hits("", &requests));
+    assert!(last_hits(r#", "keep_written": true"#, &requests));
+    let past = [(Op::Write, 1000, 8), (Op::Read, 1004, 8)];
+    assert!(!last_hits(r#", "keep_written": true"#, &past));
+}
+
+#[test]
+fn spare_sectors_take_their_share_of_the_rate_and_of_the_capacity() {
+    let spares = |spare: u32, capacity: u64| {
+        let DriveSpec::Hdd(mut given) = disk(FAST) else { panic!("a disk") };
+        given.zone.iter_mut().for_each(|zone| zone.spare_sectors_per_track = spare);
+        given.capacity_bytes = capacity;
+        DriveSpec::Hdd(given)
+    };
+    let rate = |spec| {
+        let load = FioLike { ramp_time_s: 0.3, ..load(Rw::Read, 65536, 4, 3.0) };
+        run(&spec, &load).unwrap().bytes_per_s()
+    };
+    // 40 of 200 sectors of an outer track, 40 of 100 of an inner one.
+    let all = 400 * 2 * (160 + 60) * 512;
+    close(rate(spares(40, all)) / rate(spares(0, all)), 0.8, 0.01);
+    let DriveSpec::Hdd(too_large) = spares(40, all + 512) else { panic!("a disk") };
+    assert!(Hdd::new(&too_large, 1).is_err());
 }
 
 #[test]
