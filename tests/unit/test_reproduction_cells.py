@@ -10,8 +10,12 @@ import pytest
 
 from headrace.analysis.find import find
 from headrace.analysis.read import read
+from headrace.catalog import entry
+from headrace.catalog.load import attempt
 from headrace.errors import HeadraceError
 from headrace.library import load_study
+from headrace.reproduce import MODULES
+from headrace.reproduce.assumptions import ASSUMPTIONS, edited
 from headrace.reproduce.cells import run_cells
 
 STUDY = """
@@ -41,6 +45,24 @@ def written(
     path = tmp_path / "cells.toml"
     path.write_text(STUDY.replace("{load}", load).replace("repeats = { min = 1 }", plan))
     return path
+
+
+@pytest.mark.parametrize("study", ASSUMPTIONS)
+def test_alternatives_of_assumptions_are_studies(study: str, tmp_path: Path) -> None:
+    for assumption in ASSUMPTIONS[study]:
+        for alternative in assumption.alternatives:
+            folder = tmp_path / alternative.label
+            paths, texts = edited(MODULES[study], alternative, folder)
+            assert texts or any(
+                path.read_text() != original.read_text()
+                for path, original in zip(paths, MODULES[study].paths, strict=True)
+            )
+            attempt(texts)
+            try:
+                assert all(load_study(path).plan().trials for path in paths)
+                assert all(entry(file.parent.name, file.stem) for file in texts)
+            finally:
+                attempt({})
 
 
 def test_jobs_that_do_not_end_are_told(tmp_path: Path) -> None:

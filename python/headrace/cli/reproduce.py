@@ -41,6 +41,13 @@ def reproduce(
             "catalog",
         ),
     ] = False,
+    vary: Annotated[
+        bool,
+        typer.Option(
+            "--vary",
+            help="also simulate the alternatives of each assumption, and print what they change",
+        ),
+    ] = False,
     numbers: Annotated[
         bool, typer.Option("--numbers", help="list every number in the terminal too")
     ] = False,
@@ -89,6 +96,9 @@ def reproduce(
     else:
         for result in results:
             _show(result, numbers)
+    if vary:
+        for module, result in zip(modules, results, strict=True):
+            _vary(module, result, threads)
     err.print(f"simulated in {elapsed_s:.1f} s; written: {html}", style="dim")
 
 
@@ -245,6 +255,35 @@ def _show(result: Reproduced, every: bool) -> None:
         said.append(f"skill {found['skill']:+.2f}")
     out.print("; ".join(said))
     out.print(f"null model: {NULL_MODELS[result.id].says}", style="dim")
+
+
+def _vary(module: StudyModule, used: Reproduced, threads: int) -> None:
+    """Print what each alternative of an assumption changes."""
+    from headrace.engine.simulate.simulator import Cores
+    from headrace.reproduce import summary
+    from headrace.reproduce.assumptions import changed, vary
+
+    for assumption, alternative, result in vary(module, Cores(threads)):
+        found, before = summary(result), summary(used)
+        said = [f"{found['findings_that_hold']} of {found['findings']} findings hold"]
+        if found["median_error"] is not None:
+            said.append(
+                f"median error {found['median_error']:.1%} "
+                f"({_share(before['median_error'])} as used)"
+            )
+        if found["median_points"] is not None and before["median_points"] is not None:
+            said.append(
+                f"{found['median_points'] * 100:.1f} points "
+                f"({before['median_points'] * 100:.1f} as used)"
+            )
+        said += [
+            f"{id} {'holds' if holds else 'is lost'}" for id, holds in changed(used, result).items()
+        ]
+        err.print(
+            f"assumption of {module.id}: {assumption.name}: {alternative.label}, not "
+            f"{assumption.used}: {'; '.join(said)}",
+            highlight=False,
+        )
 
 
 def _share(value: float | None) -> str:

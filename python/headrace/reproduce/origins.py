@@ -103,10 +103,10 @@ STORAGE_OPTIONS = {
     "lustre-best-skim": _chosen(
         "its client is served more bytes, by the event's size of 100 kB (90 kB before)"
     ),
-    "others-equal-skim": _chosen("caches, links and write rates were set with it known"),
+    "others-equal-skim": _predicted("one description of all servers, and cold caches"),
     "lustre-reads-too-much": _chosen("event of 100 kB (90 kB before); lost with 32 kB"),
     "lustre-vm-write": _chosen("write-through guest disks; a rate of 75 MB/s before"),
-    "skim-write-cpu-bound": _chosen("caches and CPU time of packing were set with it known"),
+    "skim-write-cpu-bound": _chosen("CPU time of packing was set with it known"),
     "hadoop-replicas": _predicted("each replica is written through the pipeline"),
     "orangefs-name-nodes": _built_in("metadata servers with a fixed time per operation"),
     "hadoop-metadata": _built_in("times per metadata operation are inputs"),
