@@ -138,13 +138,14 @@ def modules_of(package: str) -> list[Path]:
 
 
 @cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def tree_of(text: str) -> ast.Module:
+    """Return the syntax tree of a source text; all tests share it and change nothing in it."""
+    return ast.parse(text)
 
 
 def imported_packages(path: Path) -> set[str]:
     packages: set[str] = set()
-    for node in ast.walk(tree_of(path)):
+    for node in ast.walk(tree_of(path.read_text())):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -187,7 +188,7 @@ def nodes_that_run(node: ast.AST) -> Iterator[ast.AST]:
 def imports_of(text: str, known: set[str]) -> set[str]:
     """Modules of Headrace that a module imports, at its top or in a function."""
     found: set[str] = set()
-    for node in nodes_that_run(ast.parse(text)):
+    for node in nodes_that_run(tree_of(text)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -239,7 +240,7 @@ def test_cycles_are_seen_wherever_an_import_is() -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_file_says_what_it_is(package: str) -> None:
     for path in modules_of(package):
-        assert ast.get_docstring(tree_of(path)), f"{path} has no docstring"
+        assert ast.get_docstring(tree_of(path.read_text())), f"{path} has no docstring"
 
 
 def test_names_that_say_nothing() -> None:
@@ -344,7 +345,7 @@ def test_tables_have_types() -> None:
     untyped = {
         str(path.relative_to(PACKAGE))
         for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path.read_text()))
         if isinstance(node, ast.Subscript) and ast.unparse(node) == "dict[str, Any]"
     }
     assert untyped == UNTYPED_TABLES.keys(), "give the table a type, or a reason"
@@ -363,7 +364,7 @@ LONG_FUNCTIONS = {
 
 def long_functions(text: str) -> Iterator[tuple[str, int]]:
     """Functions of more than `MOST_LINES` lines, and the lines of their statements."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree_of(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             end = node.end_lineno or 0
             if end - node.lineno + 1 > MOST_LINES:
@@ -391,7 +392,7 @@ def test_a_long_function_is_found() -> None:
 
 def names_with_units(path: Path) -> list[str]:
     found: list[str] = []
-    for node in ast.walk(tree_of(path)):
+    for node in ast.walk(tree_of(path.read_text())):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             found.append(node.target.id)
         elif isinstance(node, ast.arg):
@@ -432,7 +433,7 @@ READER = "analysis/read.py"
 def impure(text: str) -> set[str]:
     """What a pure module may not have: imports and calls that read or change the machine."""
     found: set[str] = set()
-    for node in nodes_that_run(ast.parse(text)):
+    for node in nodes_that_run(tree_of(text)):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -509,7 +510,7 @@ def clock_loops(text: str) -> set[str]:
         for child in ast.iter_child_nodes(node):
             visit(child, function)
 
-    visit(ast.parse(text), "")
+    visit(tree_of(text), "")
     return found
 
 
@@ -541,7 +542,7 @@ def test_no_two_public_classes_have_one_name() -> None:
     """One name for one thing. A `kind` of a plug-in is named by the registry, not by its class."""
     places: dict[str, list[str]] = {}
     for path in MODULES:
-        for node in ast.parse(path.read_text()).body:
+        for node in tree_of(path.read_text()).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
     twice = {name: where for name, where in places.items() if len(where) > 1}
