@@ -20,6 +20,7 @@ from headrace.drives.learning import (
     LearntDrive,
     NotLearntError,
     ReadLoad,
+    block_device,
     learn_drive,
     modelled_device,
     modelled_loads,
@@ -133,6 +134,19 @@ def test_a_drive_of_another_kind_is_no_disk() -> None:
     device = modelled_device(entry("drives", "samsung-870-evo-1tb").table)
     with pytest.raises(NotLearntError, match="revolution"):
         learn_drive(device, name="x", seconds=30, kind="hdd", say=lambda _: None)
+
+
+def test_a_device_that_cannot_be_opened_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"  # what the core says of it is what it says of a device
+    with pytest.raises(OSError, match="No such file") as refused:
+        _core.TimedBlockDevice(gone, False)
+    assert isinstance(refused.value, FileNotFoundError)
+    monkeypatch.setattr(Path, "exists", lambda _: True)
+    monkeypatch.setattr(Path, "is_block_device", lambda _: True)
+    with pytest.raises(StudyError, match="cannot be opened: No such file"):
+        block_device(gone)
 
 
 def test_the_file_is_a_drive_and_says_where_values_come_from(tmp_path: Path) -> None:

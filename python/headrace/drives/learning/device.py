@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -168,13 +167,13 @@ def block_device(path: Path, *, seed: int = 0) -> LearntDevice:
         raise _refused(path, what, "a block device, such as /dev/sdb")
     try:
         timed = PromptBlockDevice(path)
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM):
+    except OSError as error:  # of the core: without `errno`, with the kernel's words
+        if isinstance(error, PermissionError):
             raise MissingError(
                 f"{path} cannot be read by this user",
-                hint=f"run it as root, or as a member of the group of {path}",
+                hint="run it as root or in its group; a container must be given the device",
             ) from None
-        raise _refused(path, f"cannot be opened: {error.strerror}", "") from None
+        raise _refused(path, f"cannot be opened: {error}", "") from None
     name = os.path.realpath(path).rsplit("/", 1)[-1]
     depth = block_queue.read_depth(devices.parent_disk(name) or name)
     if timed.capacity_bytes() < 64 << 20:
