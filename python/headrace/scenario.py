@@ -106,6 +106,8 @@ class Machine(TypedDict):
     create_ns: NotRequired[int]
     remove_ns: NotRequired[int]
     copy_bytes_per_s: NotRequired[float]
+    write_copy_bytes_per_s: NotRequired[float]
+    first_touch_bytes_per_s: NotRequired[float]
     writeback: NotRequired[Mapping[str, object]]
     read_ahead: NotRequired[str]
     sharing: NotRequired[Mapping[str, object]]
@@ -202,6 +204,13 @@ class Wait(TypedDict):
     wait_ns: int
 
 
+class Memory(TypedDict):
+    """Hold this much memory besides the profile's from now on."""
+
+    do: Literal["memory"]
+    bytes: int
+
+
 class OnFile(TypedDict):
     """An operation on a file as a whole."""
 
@@ -226,6 +235,7 @@ class Transfer(TypedDict):
     offset_bytes: NotRequired[int | None]
     length_bytes: int
     access: NotRequired[Access]
+    hold: NotRequired[bool]
 
 
 class ReadVector(TypedDict):
@@ -264,6 +274,7 @@ class Pattern(TypedDict):
     ahead: NotRequired[int]
     events: NotRequired[int]
     uncompressed_bytes: NotRequired[int]
+    hold: NotRequired[bool]
 
 
 class Events(TypedDict):
@@ -342,6 +353,7 @@ Stage = TypedDict(
 Step = (
     Compute
     | Wait
+    | Memory
     | OnFile
     | Resize
     | Transfer

@@ -18,6 +18,7 @@ mod flush;
 mod ids;
 mod journal;
 mod layout;
+mod memory;
 mod metadata_servers;
 mod offsets;
 mod operations;

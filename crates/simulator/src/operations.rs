@@ -67,7 +67,11 @@ impl World<'_> {
         let t = &mut self.tasks[task];
         if !matches!(kind, OpKind::Sync | OpKind::Close) {
             let h = &self.hosts[t.host as usize];
-            t.pending_cpu_ns += h.call_ns + (length as f64 * h.copy_ns_per_byte) as u64;
+            let ns_per_byte = match kind {
+                OpKind::Write => h.write_copy_ns_per_byte,
+                _ => h.copy_ns_per_byte,
+            };
+            t.pending_cpu_ns += h.call_ns + (length as f64 * ns_per_byte) as u64;
         }
         if t.copying.is_some() {
             return;

@@ -13,6 +13,9 @@ pub(crate) enum Instruction {
     Wait {
         wait_ns: u64,
     },
+    Memory {
+        bytes: u64,
+    },
     Open {
         file: u32,
     },
@@ -33,6 +36,7 @@ pub(crate) enum Instruction {
         offset: u64,
         length: u64,
         access: Access,
+        hold: bool,
     },
     ReadVector {
         file: u32,
@@ -87,6 +91,7 @@ pub(crate) struct Pattern {
     pub ahead: u32,
     pub events: u64,
     pub uncompressed: u64,
+    pub hold: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -180,17 +185,21 @@ pub(crate) fn compile(
         let instruction = match step {
             Step::Compute { cpu_ns } => Instruction::Compute { cpu_ns: *cpu_ns },
             Step::Wait { wait_ns } => Instruction::Wait { wait_ns: *wait_ns },
+            Step::Memory { bytes } => Instruction::Memory { bytes: *bytes },
             Step::Open { file: name } => Instruction::Open { file: at.file(name)? },
             Step::Close { file: name } => Instruction::Close { file: at.file(name)? },
             Step::Stat { file: name } => Instruction::Stat { file: at.file(name)? },
             Step::Create { file: name } => Instruction::Create { file: at.file(name)? },
             Step::Delete { file: name } => Instruction::Delete { file: at.file(name)? },
-            Step::Read { file: name, offset_bytes, length_bytes, access } => Instruction::Read {
-                file: at.file(name)?,
-                offset: *offset_bytes,
-                length: at.positive("length_bytes", *length_bytes)?,
-                access: *access,
-            },
+            Step::Read { file: name, offset_bytes, length_bytes, access, hold } => {
+                Instruction::Read {
+                    file: at.file(name)?,
+                    offset: *offset_bytes,
+                    length: at.positive("length_bytes", *length_bytes)?,
+                    access: *access,
+                    hold: *hold,
+                }
+            }
             Step::ReadVector { file: name, ranges_bytes } => Instruction::ReadVector {
                 file: at.file(name)?,
                 ranges: ranges_bytes.clone().into_boxed_slice(),
@@ -285,6 +294,7 @@ impl StepAt<'_> {
             ahead,
             events,
             uncompressed_bytes,
+            hold,
         } = step
         else {
             unreachable!("called for steps of this kind")
@@ -308,6 +318,7 @@ impl StepAt<'_> {
             ahead: *ahead,
             events: *events,
             uncompressed: *uncompressed_bytes,
+            hold: *hold && *op == PatternOp::Read,
         })))
     }
 

@@ -110,6 +110,10 @@ impl World<'_> {
                 let until = self.now + wait_ns;
                 self.pause(task, until, State::Other, Phase::None)
             }
+            Instruction::Memory { bytes } => {
+                self.hold_memory(task, bytes);
+                self.compute(task, 0)
+            }
             Instruction::Open { file } => {
                 self.tasks[task].files[file as usize].open = true;
                 self.metadata(task, file, false, None)
@@ -128,7 +132,10 @@ impl World<'_> {
                 self.drop_file(task, file);
                 flow
             }
-            Instruction::Read { file, offset, length, access } => {
+            Instruction::Read { file, offset, length, access, hold } => {
+                if hold {
+                    self.hold_more_memory(task, length);
+                }
                 self.read(task, file, offset, length, access)
             }
             Instruction::Write { file, offset, length, access } => {
@@ -269,6 +276,9 @@ impl World<'_> {
         let job = &mut self.jobs[t.job.index()];
         job.events += p.events * vector;
         job.bytes.uncompressed_bytes += p.uncompressed * vector;
+        if p.hold {
+            self.hold_more_memory(task, p.length * vector);
+        }
     }
 
     /// Compute, sleep, then read or write each range of a sequence.

@@ -55,6 +55,7 @@ impl World<'_> {
             copying: None,
             take_waits: false,
             ahead: Ahead::default(),
+            held_bytes: 0,
         })
     }
 
@@ -157,6 +158,7 @@ impl World<'_> {
             return self.end_reader(task);
         }
         self.abandon_reader(task);
+        self.hold_memory(task, 0);
         self.enter(task, State::Other, Phase::None);
         self.packet_failed(task);
         for set in 0..self.scenario.files.len() as u32 {

@@ -72,6 +72,10 @@ class CatalogNode(CatalogTable):
     create_ns: int = Field(0, ge=0)
     remove_ns: int = Field(0, ge=0)
     copy_bytes_per_s: float = Field(4e9, gt=0)
+    write_copy_bytes_per_s: float = Field(0.0, ge=0)
+    """Rate of writes into the page cache, with new pages; 0: as `copy_bytes_per_s`."""
+    first_touch_bytes_per_s: float = Field(0.0, ge=0)
+    """Rate at which memory is provided and cleared when a job first touches it; 0: at no cost."""
     writeback: Writeback = Writeback()  # pyright: ignore[reportCallIssue]
     read_ahead: Literal["on_demand", "two_windows"] = "on_demand"
     """The kernel's read-ahead: on demand since 2.6.23, two windows before (RHEL 5 and SL 5)."""

@@ -27,7 +27,7 @@ from headrace.units import MOST_FILES, Bytes
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
 from headrace.workloads.fio import client
 
-_SIMULATED_ONLY = frozenset({"stage", "take"})
+_SIMULATED_ONLY = frozenset({"memory", "stage", "take"})
 
 
 class ReplayData(BaseModel):
@@ -100,8 +100,8 @@ class Replay(Workload):
         if any(step["do"] in _SIMULATED_ONLY for step in _all_steps(table.job_steps)):
             return [
                 Problem(
-                    f"the profile {table.name} stages its input, which this version does not "
-                    "measure",
+                    f"the profile {table.name} stages its input or sets its memory, which this "
+                    "version does not measure",
                     needed_by,
                     "headrace simulate STUDY takes it in virtual time",
                 )

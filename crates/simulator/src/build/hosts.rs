@@ -22,6 +22,15 @@ fn host_name(spec: &HostSpec, number: u32) -> String {
     }
 }
 
+/// Return a value, or `default` for 0.
+fn given(value: f64, default: f64) -> f64 {
+    if value > 0.0 {
+        value
+    } else {
+        default
+    }
+}
+
 /// Return the limits of a host's port and of one flow: the configured rates, and what the buffers
 /// allow in flight.
 pub(crate) fn port(spec: &HostSpec) -> Port {
@@ -79,6 +88,12 @@ impl World<'_> {
             create_ns: spec.create_ns,
             remove_ns: spec.remove_ns,
             copy_ns_per_byte: 1e9 / spec.copy_bytes_per_s,
+            write_copy_ns_per_byte: 1e9 / given(spec.write_copy_bytes_per_s, spec.copy_bytes_per_s),
+            first_touch_ns_per_byte: 1e9 / given(spec.first_touch_bytes_per_s, f64::INFINITY),
+            memory_bytes: spec.memory_bytes,
+            mapped_bytes,
+            held_bytes: 0,
+            writeback: spec.writeback,
             latency_ns: spec.network.latency_ns + extra_latency,
             dirty_limit_pages,
             background_pages,

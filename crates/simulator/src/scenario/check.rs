@@ -67,6 +67,14 @@ fn host(path: &str, host: &HostSpec) -> Result<(), ScenarioError> {
     at_least_one(format!("{path}.cores"), u64::from(host.cores))?;
     positive(format!("{path}.cpu_speed"), host.cpu_speed)?;
     positive(format!("{path}.copy_bytes_per_s"), host.copy_bytes_per_s)?;
+    for (field, rate) in [
+        ("write_copy_bytes_per_s", host.write_copy_bytes_per_s),
+        ("first_touch_bytes_per_s", host.first_touch_bytes_per_s),
+    ] {
+        if !(0.0..f64::INFINITY).contains(&rate) {
+            return Err(ScenarioError::new(format!("{path}.{field}"), rate, "0 or more"));
+        }
+    }
     positive(format!("{path}.network.rate_bytes_per_s"), host.network.rate_bytes_per_s)?;
     at_least_one(format!("{path}.sharing.timeslice_ns"), host.sharing.timeslice_ns)?;
     if !(0.0..1.0).contains(&host.sharing.busy_core_slowdown) {

@@ -40,6 +40,14 @@ pub struct HostSpec {
     /// Copy rate between page cache and job.
     #[serde(default = "copy")]
     pub copy_bytes_per_s: f64,
+    /// Rate of writes into the page cache, with the kernel's work for new pages; 0:
+    /// `copy_bytes_per_s`.
+    #[serde(default)]
+    pub write_copy_bytes_per_s: f64,
+    /// Rate at which the kernel provides and clears memory that a job touches for the first time;
+    /// 0: at no cost.
+    #[serde(default)]
+    pub first_touch_bytes_per_s: f64,
     #[serde(default)]
     pub writeback: WritebackSpec,
     #[serde(default)]

@@ -107,6 +107,11 @@ pub enum Step {
     Wait {
         wait_ns: u64,
     },
+    /// From now on the job holds this much memory besides the profile's `memory_bytes`; 0: none.
+    /// The page cache has what is left. A job that needs more than its node has is killed.
+    Memory {
+        bytes: u64,
+    },
     /// Open a file: reads its metadata (local file) or sends a request to the metadata server.
     Open {
         file: String,
@@ -132,6 +137,9 @@ pub enum Step {
         length_bytes: u64,
         #[serde(default)]
         access: Access,
+        /// The job keeps what it reads in its memory, until a `memory` step or its end.
+        #[serde(default)]
+        hold: bool,
     },
     /// Read several ranges (offset, length): in one request if the service supports it, else one
     /// after another.
@@ -188,6 +196,9 @@ pub enum Step {
         /// Uncompressed size of the data of each repetition.
         #[serde(default)]
         uncompressed_bytes: u64,
+        /// The job keeps what it reads in its memory, until a `memory` step or its end.
+        #[serde(default)]
+        hold: bool,
     },
     /// Read events of a file organised in clusters: `reads_per_cluster` reads of `read_bytes`
     /// spread over each cluster's bytes, with the CPU work of its events between them. If the run
@@ -309,7 +320,7 @@ pub enum Step {
 #[serde(deny_unknown_fields)]
 pub struct ProfileSpec {
     pub name: String,
-    /// Memory of one job; it reduces the page cache.
+    /// Memory of one job for its whole time, and of each free slot; it reduces the page cache.
     #[serde(default)]
     pub memory_bytes: u64,
     pub steps: Vec<Step>,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use headrace_model::filesystem::Filesystem;
 use headrace_model::pagecache::readahead::{ReadAhead, ReadAheadRules};
-use headrace_model::pagecache::{CachedFile, PageCache};
+use headrace_model::pagecache::{CachedFile, PageCache, WritebackSpec};
 use headrace_model::scheduler::BlockQueue;
 use headrace_model::slots::Id;
 use headrace_model::Nanos;
@@ -28,6 +28,14 @@ pub(crate) struct Host {
     pub create_ns: u64,
     pub remove_ns: u64,
     pub copy_ns_per_byte: f64,
+    pub write_copy_ns_per_byte: f64,
+    pub first_touch_ns_per_byte: f64,
+    pub memory_bytes: u64,
+    /// Memory of the system, and of jobs for their whole time.
+    pub mapped_bytes: u64,
+    /// Memory that jobs hold besides.
+    pub held_bytes: u64,
+    pub writeback: WritebackSpec,
     pub latency_ns: u64,
     pub dirty_limit_pages: u64,
     pub background_pages: u64,

@@ -163,6 +163,8 @@ pub(crate) struct Task {
     pub copying: Option<Copying>,
     pub take_waits: bool,
     pub ahead: Ahead,
+    /// Memory that it holds, in its host's `held_bytes`.
+    pub held_bytes: u64,
 }
 
 impl Task {

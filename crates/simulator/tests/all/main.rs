@@ -5,6 +5,7 @@ mod coding;
 mod common;
 mod drive_faults;
 mod end_to_end;
+mod memory;
 mod network;
 mod physics;
 mod requests;

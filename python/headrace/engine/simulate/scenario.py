@@ -30,6 +30,8 @@ from headrace.workloads import ModelledJob
 
 NODE = "node"
 """Name of the hosts that run jobs."""
+DEFAULT_RESERVED_BYTES = 256 << 20
+"""Memory of the system where the machine's table does not say."""
 DEFAULT_MACHINE = "generic-node"
 """Machine of a study without `[site]`."""
 
@@ -94,6 +96,7 @@ def _node(resolved: Resolved, stored: ModelledStorage) -> HostSpec:
     count = resolved.run.nodes
     if site is None:
         made = host(NODE, DEFAULT_MACHINE, None, count)
+        _limit_memory(made, resolved.run)
         made["volumes"] = list(stored.node_volumes)
         return made
     described = site.node
@@ -104,6 +107,7 @@ def _node(resolved: Resolved, stored: ModelledStorage) -> HostSpec:
         made["cores"] = described.cores
     if described.memory is not None:
         made["memory_bytes"] = described.memory
+    _limit_memory(made, resolved.run)
     taken = {volume["name"] for volume in stored.node_volumes}
     made["volumes"] = [
         *stored.node_volumes,
@@ -115,6 +119,17 @@ def _node(resolved: Resolved, stored: ModelledStorage) -> HostSpec:
         ),
     ]
     return made
+
+
+def _limit_memory(node: HostSpec, run: RunOptions) -> None:
+    """Give jobs and their page cache no more memory than the study allows them.
+
+    In a control group of its own, the limit is what reclaim and dirty limits refer to, as all
+    memory is on a machine without other processes.
+    """
+    if run.memory_limit is not None:
+        reserved = node.setdefault("memory_reserved_bytes", DEFAULT_RESERVED_BYTES)
+        node["memory_bytes"] = min(node["memory_bytes"], reserved + run.memory_limit)
 
 
 def _file_set(
