@@ -69,7 +69,8 @@ impl Storage {
                     .into_iter()
                     .map(|drive| MemberDrive::new(drive, queue, &habits))
                     .collect();
-                Drives::Raid(Box::new(Raid::new(raid, members)?))
+                let has_ssd = !spec.drives.iter().all(DriveSpec::rotational);
+                Drives::Raid(Box::new(Raid::new(raid, members)?.with_ssd(has_ssd)))
             }
             None => Drives::Single(drives.swap_remove(0)),
         };

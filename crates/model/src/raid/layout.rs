@@ -8,6 +8,23 @@ pub struct Piece {
     pub sectors: u32,
 }
 
+/// Columns of a stripe: sectors from the start of its chunks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Columns {
+    pub(super) from: u64,
+    pub(super) to: u64,
+}
+
+impl Columns {
+    pub(super) fn sectors(&self) -> u64 {
+        self.to - self.from
+    }
+
+    pub(super) fn contain(&self, other: &Columns) -> bool {
+        self.from <= other.from && other.to <= self.to
+    }
+}
+
 /// RAID level with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {

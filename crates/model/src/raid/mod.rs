@@ -6,10 +6,12 @@
 
 pub mod layout;
 pub mod member;
+mod parity;
 pub mod planning;
 pub mod rebuild;
 pub mod spec;
 mod state;
+mod stripes;
 
 use crate::completions::{Completions, ANSWER_NS};
 use crate::moment::Moment;
@@ -22,7 +24,8 @@ use crate::slots::{Id, Slab};
 use crate::spec::SpecError;
 use layout::{Layout, Level, Piece};
 use spec::RaidSpec;
-use state::{Change, Child, Job, Lists, Member, Parent, Rebuild};
+use state::{Change, Child, Job, Lists, Member, OfStripe, Parent, Rebuild};
+use stripes::Stripes;
 
 /// Process number of the RAID's own thread; the processes of jobs have other numbers.
 const RAID_THREAD: u32 = 0;
@@ -31,6 +34,8 @@ const RAID_THREAD: u32 = 0;
 pub struct Raid<D: Queue> {
     layout: Layout,
     members: Vec<Member<D>>,
+    /// Some member is no disk: mirrors are chosen by their requests in flight.
+    has_ssd: bool,
     parents: Slab<Parent>,
     jobs: Slab<Job>,
     children: Slab<Child>,
@@ -51,6 +56,7 @@ pub struct Raid<D: Queue> {
     first: Vec<Piece>,
     then: Vec<Piece>,
     lists: Lists,
+    stripes: Stripes,
 }
 
 impl<D: Queue> Raid<D> {
@@ -92,6 +98,7 @@ impl<D: Queue> Raid<D> {
         Ok(Raid {
             layout: Layout { level, members: devices.len(), chunk, member_sectors },
             members: devices.into_iter().map(member).collect(),
+            has_ssd: false,
             parents: Slab::default(),
             jobs: Slab::default(),
             children: Slab::default(),
@@ -107,6 +114,7 @@ impl<D: Queue> Raid<D> {
             first: Vec::new(),
             then: Vec::new(),
             lists: Lists::default(),
+            stripes: Stripes::new(spec.stripe_cache_bytes / crate::request::SECTOR_BYTES),
         })
     }
 
@@ -123,6 +131,12 @@ impl<D: Queue> Raid<D> {
         &mut self.members[index].device
     }
 
+    /// Note that some members are SSDs.
+    pub fn with_ssd(mut self, has_ssd: bool) -> Self {
+        self.has_ssd = has_ssd;
+        self
+    }
+
     /// Return whether the RAID can lose a member.
     pub fn is_redundant(&self) -> bool {
         self.layout.level != Level::Striped
@@ -135,6 +149,7 @@ impl<D: Queue> Raid<D> {
     /// Take a member out of service. Its requests in flight still complete.
     pub fn fail_member(&mut self, index: usize) {
         self.members[index].failed = true;
+        self.stripes.forget();
     }
 
     /// Process every event up to `now` in time order.
@@ -211,15 +226,34 @@ impl<D: Queue> Raid<D> {
 
     /// Start a job with the pieces in `first`, followed by those in `then`; empty both lists.
     fn start_job(&mut self, parent: Option<Id<Parent>>, op: Op, then_op: Option<Op>, fua: bool) {
-        let mut first = std::mem::take(&mut self.first);
         if let Some(parent) = parent {
             self.parents[parent].jobs += 1;
         }
+        self.run_job(parent, None, None, op, then_op, fua);
+    }
+
+    /// Start a job, possibly of a stripe, that its parents count already.
+    fn run_job(
+        &mut self,
+        parent: Option<Id<Parent>>,
+        more: Option<&[Id<Parent>]>,
+        stripe: Option<OfStripe>,
+        op: Op,
+        then_op: Option<Op>,
+        fua: bool,
+    ) {
+        let mut first = std::mem::take(&mut self.first);
         let job = self.jobs.occupy();
         let slot = &mut self.jobs[job];
         (slot.parent, slot.pending, slot.then_op, slot.fua) = (parent, first.len(), then_op, fua);
+        slot.stripe = stripe;
+        slot.more.clear();
+        slot.more.extend_from_slice(more.unwrap_or_default());
         slot.then.clear();
         slot.then.append(&mut self.then);
+        if let Some(stripe) = stripe.filter(|_| then_op.is_none()) {
+            self.hold_stripe(&stripe, &first);
+        }
         for &piece in &first {
             self.issue(job, op, piece, false);
         }
@@ -240,27 +274,50 @@ impl<D: Queue> Raid<D> {
         if slot.pending > 0 {
             return;
         }
-        match slot.then_op.take() {
-            Some(op) if !slot.then.is_empty() => {
-                let mut then = std::mem::take(&mut slot.then);
-                slot.pending = then.len();
-                for &piece in &then {
-                    self.issue(job, op, piece, false);
-                }
-                then.clear();
-                self.jobs[job].then = then;
-            }
-            _ => self.end_job(job),
+        let (then_op, stripe) = (slot.then_op.take(), slot.stripe);
+        let Some(op) = then_op else {
+            self.end_job(job);
+            return;
+        };
+        let mut then = std::mem::take(&mut self.jobs[job].then);
+        if let Some(stripe) = stripe {
+            self.stripes.reading -= 1;
+            self.hold_stripe(&stripe, &then);
         }
+        if then.is_empty() {
+            self.end_job(job);
+        } else {
+            self.jobs[job].pending = then.len();
+            for &piece in &then {
+                self.issue(job, op, piece, false);
+            }
+            then.clear();
+            self.jobs[job].then = then;
+        }
+        self.start_waiting();
     }
 
     fn end_job(&mut self, job: Id<Job>) {
-        let parent = self.jobs[job].parent;
-        self.jobs.remove(job);
+        let slot = &mut self.jobs[job];
+        let (parent, stripe) = (slot.parent, slot.stripe);
+        let more = std::mem::take(&mut slot.more);
         let Some(parent) = parent else {
+            self.jobs.remove(job);
             self.rebuild_stepped();
             return;
         };
+        self.job_of_ended(parent);
+        more.iter().for_each(|&parent| self.job_of_ended(parent));
+        self.jobs[job].more = more;
+        self.jobs.remove(job);
+        if let Some(stripe) = stripe {
+            self.stripes.end(stripe.columns);
+            self.start_waiting();
+        }
+    }
+
+    /// Count down the jobs of a request, and complete it after the last.
+    fn job_of_ended(&mut self, parent: Id<Parent>) {
         let slot = &mut self.parents[parent];
         slot.jobs -= 1;
         if slot.jobs == 0 {
@@ -275,7 +332,7 @@ impl<D: Queue> Raid<D> {
     fn repair(&mut self, child: &Child, fault: Fault) {
         let Child { job, op, piece, instead: second } = *child;
         if fault == Fault::Gone {
-            self.members[piece.member].failed = true;
+            self.fail_member(piece.member);
         }
         let mut instead = Vec::new();
         let recovered = match op {
@@ -287,7 +344,8 @@ impl<D: Queue> Raid<D> {
             _ => self.layout.level != Level::Striped && self.survives(),
         };
         if !recovered {
-            if let Some(parent) = self.jobs[job].parent {
+            let job = &self.jobs[job];
+            for &parent in job.parent.iter().chain(&job.more) {
                 self.parents[parent].status = Status::Failed(fault);
             }
             return;
@@ -412,11 +470,14 @@ impl<D: Queue> Queue for Raid<D> {
     }
 
     fn plug(&mut self) {
+        self.stripes.plugged = true;
         self.members.iter_mut().for_each(|member| member.device.plug());
     }
 
     fn unplug(&mut self, now: Nanos) {
         self.advance(now);
+        self.stripes.plugged = false;
+        self.start_waiting();
         for member in &mut self.members {
             member.device.unplug(now);
             member.next_wake = member.device.next_wake().into();

@@ -1,7 +1,8 @@
-//! Planning of requests: striping, read balancing, parity updates and reads with a missing member.
+//! Planning of requests: striping, read balancing and reads with a missing member. Writes with parity
+//! are in `parity`.
 
 use super::layout::{join, Level, Piece};
-use super::state::{Lists, Parent};
+use super::state::Parent;
 use super::Raid;
 use crate::request::{Op, Queue, Request};
 use crate::slots::Id;
@@ -23,7 +24,7 @@ impl<D: Queue> Raid<D> {
 
     /// Return whether a member has valid data at `sector`: it is in service, or rebuilt beyond that
     /// sector.
-    fn good(&self, member: usize, sector: u64) -> bool {
+    pub(super) fn good(&self, member: usize, sector: u64) -> bool {
         !self.members[member].failed
             || self
                 .rebuild
@@ -85,7 +86,8 @@ impl<D: Queue> Raid<D> {
     }
 
     /// Return the mirror that serves a read: one whose last piece ended at `sector`, else an idle
-    /// one, else the one whose head is nearest (`read_balance` of md's raid1).
+    /// one, else the one whose head is nearest; with SSDs, the one with the fewest requests
+    /// (`read_balance` of md's raid1, since 3.6).
     fn balance(&self, mirrors: std::ops::Range<usize>, sector: u64) -> usize {
         let good = mirrors.clone().filter(|&index| self.good(index, sector));
         if let Some(index) =
@@ -95,7 +97,7 @@ impl<D: Queue> Raid<D> {
         }
         let idle = good.clone().any(|index| self.members[index].pending == 0);
         let far = |index: usize| self.members[index].last_end.abs_diff(sector);
-        let best = if idle {
+        let best = if idle || self.has_ssd {
             good.min_by_key(|&index| (self.members[index].pending, far(index)))
         } else {
             good.min_by_key(|&index| (far(index), self.members[index].pending))
@@ -158,95 +160,5 @@ impl<D: Queue> Raid<D> {
                 enough
             }
         }
-    }
-
-    /// Plan a write with parity, stripe by stripe.
-    fn plan_parity_write(&mut self, parent: Id<Parent>, request: &Request) {
-        let stripe_sectors = self.layout.chunk * self.layout.data_chunks() as u64;
-        let end = request.sector + u64::from(request.sectors);
-        let mut at = request.sector;
-        while at < end {
-            let stripe = at / stripe_sectors;
-            let sectors = ((stripe + 1) * stripe_sectors).min(end) - at;
-            self.plan_stripe(parent, stripe, at, sectors as u32, request);
-            at += sectors;
-        }
-    }
-
-    /// Plan a write to one stripe. A full-stripe write needs no reads. Up to half of the chunks:
-    /// read old data and parity (read-modify-write). More: read the rest of the stripe
-    /// (reconstruct-write).
-    fn plan_stripe(
-        &mut self,
-        parent: Id<Parent>,
-        stripe: u64,
-        sector: u64,
-        sectors: u32,
-        request: &Request,
-    ) {
-        let layout = self.layout;
-        let Level::Parity(parities) = layout.level else { return };
-        let start = stripe * layout.chunk;
-        let mut lists = std::mem::take(&mut self.lists);
-        let (mut reads, mut then) =
-            (std::mem::take(&mut self.first), std::mem::take(&mut self.then));
-        lists.clear();
-        let Lists { written, modify, remake } = &mut lists;
-        layout.for_each_chunk(sector, sectors, |_, index, within, n| {
-            written.push((index, within, n))
-        });
-        // Parity covers the same sectors as the chunks. Several chunks meet at chunk borders, so it
-        // covers whole chunks.
-        let (from, length) = match written[..] {
-            [(_, within, n)] => (within, n),
-            _ => (0, layout.chunk as u32),
-        };
-        let on = |member: usize, within: u64, n: u32| Piece {
-            member,
-            sector: start + within,
-            sectors: n,
-        };
-        let data = |index: usize| layout.data_member(stripe, index);
-        let parity_members = || (0..parities).map(|parity| layout.parity_member(stripe, parity));
-        modify.extend(written.iter().map(|&(index, within, n)| on(data(index), within, n)));
-        modify.extend(parity_members().map(|member| on(member, from, length)));
-        let whole = |index: usize| {
-            written.iter().any(|&(i, within, n)| i == index && within <= from && n >= length)
-        };
-        remake.extend(
-            (0..layout.data_chunks()).filter(|&i| !whole(i)).map(|i| on(data(i), from, length)),
-        );
-
-        let parity_lost = parity_members().all(|member| !self.good(member, start));
-        if remake.is_empty() || parity_lost {
-            // Parity needs no reads, or no parity member is left.
-        } else if let Some(pieces) = self.readable_first(&lists) {
-            reads.extend_from_slice(pieces);
-        } else {
-            // Neither method is possible: read everything that is left.
-            let good = (0..layout.members).filter(|&member| self.good(member, start));
-            reads.extend(good.map(|member| on(member, from, length)));
-        }
-        then.extend(lists.modify.iter().filter(|piece| self.good(piece.member, piece.sector)));
-        let at_once = reads.is_empty();
-        if at_once {
-            reads.append(&mut then);
-        }
-        (self.first, self.then, self.lists) = (reads, then, lists);
-        if at_once {
-            self.start_job(Some(parent), request.op, None, request.fua);
-        } else {
-            self.start_job(Some(parent), Op::Read, Some(request.op), request.fua);
-        }
-    }
-
-    /// Return what to read for the parity of a stripe: the pieces of the method that reads less, of
-    /// the other one if a member lacks these, `None` if neither is possible.
-    fn readable_first<'a>(&self, lists: &'a Lists) -> Option<&'a [Piece]> {
-        let Lists { written, modify, remake } = lists;
-        let prefer_modify = 2 * written.len() <= self.layout.data_chunks();
-        let methods = if prefer_modify { [modify, remake] } else { [remake, modify] };
-        let readable = |pieces: &&Vec<Piece>| pieces.iter().all(|p| self.good(p.member, p.sector));
-        methods.into_iter().find(readable).map(Vec::as_slice)
     }
 }

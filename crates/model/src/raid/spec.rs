@@ -18,6 +18,9 @@ pub struct RaidSpec {
     /// Maximum rebuild rate.
     #[serde(default = "rebuild_bytes_per_s")]
     pub rebuild_bytes_per_s: u64,
+    /// Memory per drive of the stripe cache, for levels with parity (`stripe_cache_size` pages).
+    #[serde(default = "stripe_cache_bytes")]
+    pub stripe_cache_bytes: u64,
 }
 
 /// One block device of a host.
@@ -43,6 +46,11 @@ fn rebuild_bytes_per_s() -> u64 {
     200_000 << 10
 }
 
+/// 256 pages. Kernels since 4.1 let it grow when it is full.
+fn stripe_cache_bytes() -> u64 {
+    256 * 4096
+}
+
 impl RaidSpec {
     pub fn check(&self) -> Result<(), SpecError> {
         let least = match self.level {
@@ -56,6 +64,7 @@ impl RaidSpec {
             return refuse("raid.drives", self.drives, "an even number for level 10");
         }
         within_int("raid.rebuild_bytes_per_s", self.rebuild_bytes_per_s, 1, 1 << 50)?;
+        within_int("raid.stripe_cache_bytes", self.stripe_cache_bytes, 16 * 4096, 32_768 * 4096)?;
         within_int("raid.chunk_bytes", self.chunk_bytes, SECTOR_BYTES, 1 << 30)?;
         if !self.chunk_bytes.is_multiple_of(SECTOR_BYTES) {
             return refuse("raid.chunk_bytes", self.chunk_bytes, "a multiple of 512");

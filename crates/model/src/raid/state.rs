@@ -1,6 +1,6 @@
 //! The parts of a RAID's state: requests, their jobs and pieces, members, and the rebuild.
 
-use super::layout::Piece;
+use super::layout::{Columns, Piece};
 use crate::moment::Moment;
 use crate::request::{Nanos, Op, Status};
 use crate::slots::Id;
@@ -21,10 +21,23 @@ pub(super) struct Parent {
 pub(super) struct Job {
     /// `None`: a step of the rebuild, which belongs to no request.
     pub(super) parent: Option<Id<Parent>>,
+    /// Further requests, whose writes the stripe has gathered.
+    pub(super) more: Vec<Id<Parent>>,
+    /// The stripe that it writes with parity.
+    pub(super) stripe: Option<OfStripe>,
     pub(super) pending: usize,
     pub(super) then: Vec<Piece>,
     pub(super) then_op: Option<Op>,
     pub(super) fua: bool,
+}
+
+/// The part of a stripe that a job writes.
+#[derive(Clone, Copy)]
+pub(super) struct OfStripe {
+    pub(super) number: u64,
+    pub(super) columns: Columns,
+    /// The data of all members is in memory when it is written.
+    pub(super) all: bool,
 }
 
 /// A piece in flight.
@@ -72,18 +85,20 @@ pub(super) struct Change<D> {
 /// Lists that the plan of a stripe fills, kept to avoid allocations.
 #[derive(Default)]
 pub(super) struct Lists {
-    /// Written data: chunk, first sector in the chunk, sectors.
-    pub(super) written: Vec<(usize, u64, u32)>,
-    /// Old data and parity that the write changes (read-modify-write).
+    /// Data and parity that the write changes.
     pub(super) modify: Vec<Piece>,
     /// The rest of the stripe, from which parity can be recomputed (reconstruct-write).
     pub(super) remake: Vec<Piece>,
+    /// What must be read first.
+    pub(super) reads: Vec<Piece>,
+    /// Parity is computed from the data of all members.
+    pub(super) remade: bool,
 }
 
 impl Lists {
     pub(super) fn clear(&mut self) {
-        self.written.clear();
         self.modify.clear();
         self.remake.clear();
+        self.reads.clear();
     }
 }

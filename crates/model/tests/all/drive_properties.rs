@@ -68,7 +68,13 @@ fn raids() -> Vec<StorageSpec> {
     let specs = specs();
     let raid = |level, drives, drive: usize| StorageSpec {
         drives: vec![specs[drive].clone()],
-        raid: Some(RaidSpec { level, drives, chunk_bytes: 16384, rebuild_bytes_per_s: 1 << 20 }),
+        raid: Some(RaidSpec {
+            level,
+            drives,
+            chunk_bytes: 16384,
+            rebuild_bytes_per_s: 1 << 20,
+            stripe_cache_bytes: 1 << 20,
+        }),
         faults: Vec::new(),
     };
     vec![raid(0, 3, 3), raid(1, 2, 4), raid(5, 4, 3), raid(6, 5, 0), raid(10, 4, 6)]

@@ -6,6 +6,7 @@ mod elevators;
 mod hdd_controller;
 mod hdd_truth;
 mod loads;
+mod raid_arithmetic;
 mod raid_truth;
 mod replay_truth;
 mod scheduling;

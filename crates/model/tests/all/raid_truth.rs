@@ -19,7 +19,13 @@ fn disk() -> DriveSpec {
 }
 
 fn spec(level: u32, drives: u32) -> RaidSpec {
-    RaidSpec { level, drives, chunk_bytes: CHUNK, rebuild_bytes_per_s: 20_000_000 }
+    RaidSpec {
+        level,
+        drives,
+        chunk_bytes: CHUNK,
+        rebuild_bytes_per_s: 20_000_000,
+        stripe_cache_bytes: 1 << 20,
+    }
 }
 
 fn raid(level: u32, drives: u32) -> Raid<headrace_model::drive::Drive> {
@@ -47,9 +53,12 @@ fn issued(raid: &Raid<headrace_model::drive::Drive>) -> u64 {
 fn requests_to_the_members() {
     // level, drives, op, bytes, requests
     for (level, drives, op, bytes, expected) in [
+        // Reads equally much either way: the rest of the stripe, then data and parity.
         (5, 4, Op::Write, 4096, 4),
-        (5, 3, Op::Write, 4096, 4),
-        (5, 8, Op::Write, 4096, 4),
+        (5, 3, Op::Write, 4096, 3), // the one other chunk instead of old data and parity
+        (5, 8, Op::Write, 4096, 4), // old data and parity
+        (6, 8, Op::Write, 4096, 6),
+        (6, 4, Op::Write, 4096, 4), // the one other chunk, then data and two parities
         (6, 6, Op::Write, 4096, 6),
         (5, 4, Op::Write, 3 * CHUNK, 4), // a full stripe: data and parity
         (5, 5, Op::Write, 3 * CHUNK, 1 + 4), // three of four chunks: one read, three data, a parity
@@ -311,4 +320,20 @@ fn what_cannot_be_is_refused() {
         Storage::build(&storage(5, 4, vec![stall]), 0).err().unwrap().field,
         "fault.until_s"
     );
+}
+
+#[test]
+fn mirrors_of_ssds_are_chosen_by_their_requests_in_flight() {
+    // Reads near sector 0 and one far away: heads would stay, flash does not care.
+    for (has_ssd, most) in [(false, 40), (true, 32)] {
+        let devices = (0..2).map(|n| headrace_model::drive::build(&disk(), n).unwrap()).collect();
+        let mut raid = Raid::new(&spec(1, 2), devices).unwrap().with_ssd(has_ssd);
+        let far = raid.capacity_sectors() - 8;
+        for tag in 0..64 {
+            let sector = if tag == 1 { far } else { tag * 1000 };
+            raid.submit(0, Request { tag, op: Op::Read, sector, sectors: 8, fua: false });
+        }
+        let busiest = raid.issued().into_iter().max().unwrap();
+        assert!(if has_ssd { busiest == most } else { busiest > most }, "{has_ssd}: {busiest}");
+    }
 }

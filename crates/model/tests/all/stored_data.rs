@@ -54,6 +54,7 @@ fn stacks() -> Vec<(String, Box<dyn Queue + Send>)> {
             drives: 4,
             chunk_bytes: 65_536,
             rebuild_bytes_per_s: 1 << 20,
+            stripe_cache_bytes: 1 << 20,
         });
         StorageSpec { drives: vec![drive.clone()], raid, faults: Vec::new() }
     };
@@ -94,7 +95,13 @@ fn preloaded_data_cost_flash_under_every_wrapper_and_nothing_else_does() {
 
 #[test]
 fn parity_is_stored_with_the_data() {
-    let raid = RaidSpec { level: 5, drives: 4, chunk_bytes: 65_536, rebuild_bytes_per_s: 1 << 20 };
+    let raid = RaidSpec {
+        level: 5,
+        drives: 4,
+        chunk_bytes: 65_536,
+        rebuild_bytes_per_s: 1 << 20,
+        stripe_cache_bytes: 1 << 20,
+    };
     let spec = StorageSpec {
         drives: vec![ssd(SMALL, 5000.0, PAGE_MAP, "")],
         raid: Some(raid),

@@ -1,0 +1,175 @@
+//! The stripe cache of a RAID with parity: stripes that gather writes, and data that is still in
+//! memory. After `drivers/md/raid5.c`, whose stripes are one page of each member; here a stripe is
+//! one chunk of each member, of which a range of columns is written.
+
+use std::collections::VecDeque;
+
+use super::layout::Columns;
+use super::state::Parent;
+use crate::request::Op;
+use crate::slots::Id;
+
+/// Written data: chunk, first sector in the chunk, sectors.
+pub(super) type Written = (usize, u64, u32);
+
+/// A stripe with writes that have not been started.
+#[derive(Default)]
+pub(super) struct Waiting {
+    pub(super) stripe: u64,
+    pub(super) op: Option<Op>,
+    pub(super) fua: bool,
+    pub(super) written: Vec<Written>,
+    pub(super) parents: Vec<Id<Parent>>,
+    /// It needs no reads.
+    pub(super) ready: bool,
+}
+
+impl Waiting {
+    /// Add a range of a chunk; extend one that it meets.
+    pub(super) fn add(&mut self, chunk: usize, within: u64, sectors: u32) {
+        let end = within + u64::from(sectors);
+        let meets =
+            |&(of, from, n): &Written| of == chunk && from <= end && within <= from + u64::from(n);
+        match self.written.iter().position(meets) {
+            Some(index) => {
+                let (_, from, n) = self.written.swap_remove(index);
+                let (from, to) = (from.min(within), (from + u64::from(n)).max(end));
+                self.add(chunk, from, (to - from) as u32);
+            }
+            None => self.written.push((chunk, within, sectors)),
+        }
+    }
+
+    /// Return the columns that any of its writes touches.
+    pub(super) fn columns(&self) -> Columns {
+        let starts = self.written.iter().map(|&(_, from, _)| from);
+        let ends = self.written.iter().map(|&(_, from, n)| from + u64::from(n));
+        Columns { from: starts.min().unwrap_or(0), to: ends.max().unwrap_or(0) }
+    }
+}
+
+/// A stripe in memory after its last write.
+#[derive(Default)]
+struct Held {
+    stripe: u64,
+    columns: Columns,
+    /// Whether the data of each member is in memory.
+    members: Vec<bool>,
+}
+
+/// The stripe cache.
+pub(super) struct Stripes {
+    /// Sectors per member that it holds.
+    limit: u64,
+    /// Stripes that gather writes, oldest first.
+    pub(super) waiting: Vec<Waiting>,
+    unused: Vec<Waiting>,
+    /// Writers collect requests: nothing starts until `unplug`.
+    pub(super) plugged: bool,
+    /// Stripes whose old data is being read.
+    pub(super) reading: usize,
+    /// Sectors per member of the stripes being read or written.
+    active: u64,
+    /// Least recently used first.
+    held: VecDeque<Held>,
+    held_sectors: u64,
+    dropped: Vec<Held>,
+}
+
+impl Stripes {
+    pub(super) fn new(limit: u64) -> Self {
+        Stripes {
+            limit,
+            waiting: Vec::new(),
+            unused: Vec::new(),
+            plugged: false,
+            reading: 0,
+            active: 0,
+            held: VecDeque::new(),
+            held_sectors: 0,
+            dropped: Vec::new(),
+        }
+    }
+
+    /// Return the waiting stripe that a write can join, or a new one. A write with FUA or of zeroes
+    /// is not joined with others.
+    pub(super) fn gathering(&mut self, stripe: u64, op: Op, fua: bool) -> usize {
+        let joins = |with: &Waiting| with.stripe == stripe && with.op == Some(op) && !with.fua;
+        if op == Op::Write && !fua {
+            if let Some(index) = self.waiting.iter().position(joins) {
+                return index;
+            }
+        }
+        let mut new = self.unused.pop().unwrap_or_default();
+        (new.stripe, new.op, new.fua, new.ready) = (stripe, Some(op), fua, false);
+        new.written.clear();
+        new.parents.clear();
+        self.waiting.push(new);
+        self.waiting.len() - 1
+    }
+
+    /// Return whether a stripe with this many sectors per member finds space.
+    pub(super) fn has_room(&self, sectors: u64) -> bool {
+        self.active == 0 || self.active + sectors <= self.limit
+    }
+
+    pub(super) fn start(&mut self, index: usize) -> Waiting {
+        let started = self.waiting.remove(index);
+        self.active += started.columns().sectors();
+        started
+    }
+
+    pub(super) fn recycle(&mut self, waiting: Waiting) {
+        self.unused.push(waiting);
+    }
+
+    pub(super) fn end(&mut self, columns: Columns) {
+        self.active -= columns.sectors();
+    }
+
+    /// Return whether the data of a member is in memory.
+    pub(super) fn holds(&self, stripe: u64, member: usize, columns: Columns) -> bool {
+        let held = self.held.iter().rev().find(|held| held.stripe == stripe);
+        held.is_some_and(|held| held.members[member] && held.columns.contain(&columns))
+    }
+
+    /// Keep the data of a stripe in memory, of the members for which `is_here` says so, and forget
+    /// the least recently used stripes beyond the limit.
+    pub(super) fn hold(
+        &mut self,
+        stripe: u64,
+        columns: Columns,
+        members: usize,
+        is_here: impl Fn(usize) -> bool,
+    ) {
+        let place = self.held.iter().position(|held| held.stripe == stripe);
+        let old = place.and_then(|index| self.held.remove(index));
+        let mut held = old.or_else(|| self.dropped.pop()).unwrap_or_default();
+        if place.is_some() {
+            self.held_sectors -= held.columns.sectors();
+        }
+        if place.is_some() && held.columns.contain(&columns) {
+            (0..members).for_each(|m| held.members[m] |= held.columns == columns && is_here(m));
+        } else if place.is_some() && held.columns.to == columns.from {
+            held.columns.to = columns.to;
+            (0..members).for_each(|m| held.members[m] &= is_here(m));
+        } else {
+            (held.stripe, held.columns) = (stripe, columns);
+            held.members.clear();
+            held.members.extend((0..members).map(is_here));
+        }
+        self.held_sectors += held.columns.sectors();
+        self.held.push_back(held);
+        while self.held_sectors > self.limit && self.held.len() > 1 {
+            let Some(oldest) = self.held.pop_front() else { break };
+            self.held_sectors -= oldest.columns.sectors();
+            self.dropped.push(oldest);
+        }
+    }
+
+    /// Forget all data in memory.
+    pub(super) fn forget(&mut self) {
+        self.dropped.extend(self.held.drain(..));
+        self.held_sectors = 0;
+    }
+}
