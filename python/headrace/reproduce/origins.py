@@ -68,7 +68,9 @@ WORKER_NODE_SSD = {
     "mixed-writes-hurt-ssd": _chosen(
         "that reordered files are read whole and in order was concluded from this finding"
     ),
-    "remote-helps-only-the-cheap-ssd": _predicted("decided by one point either way"),
+    "remote-helps-only-the-cheap-ssd": _chosen(
+        "holds with half the load of the storage element, which was chosen by eye at first, alone"
+    ),
     "remote-below-single-job": _chosen("load of the storage element, half, chosen by eye at first"),
     "reordering-cuts-seeks": _built_in("one profile reads in order, the other basket by basket"),
     "price-factor": _built_in("prices and capacities are inputs"),
