@@ -71,7 +71,7 @@ WORKER_NODE_SSD = {
     "remote-helps-only-the-cheap-ssd": _chosen(
         "holds with half the load of the storage element, which was chosen by eye at first, alone"
     ),
-    "remote-below-single-job": _chosen("load of the storage element, half, chosen by eye at first"),
+    "remote-below-single-job": _predicted("holds with any load of the storage element"),
     "reordering-cuts-seeks": _built_in("one profile reads in order, the other basket by basket"),
     "price-factor": _built_in("prices and capacities are inputs"),
 }
