@@ -1,13 +1,15 @@
 //! The SSD model: link, controller, write buffer, flash translation layer and dies.
 //!
-//! Every resource serves requests in submission order, so the completion time is known at
-//! submission. The link and each channel are clocks of accepted work: they bound the throughput,
-//! but no request waits for the flash operations of another.
+//! Every resource serves requests in submission order, but reads may go before programs and erases
+//! of their die; so the completion time is known at submission. The link and each channel are
+//! clocks of accepted work: they bound the throughput, but data do not wait on them for the flash
+//! operations of other requests.
 
 pub mod amplification;
 pub mod dies;
 pub mod log_blocks;
 pub mod page_map;
+mod slc;
 pub mod spec;
 mod table;
 
@@ -18,9 +20,10 @@ use crate::request::{
     Status, SECTOR_BYTES,
 };
 use crate::spec::SpecError;
-use dies::Dies;
+use dies::{CleaningShare, Dies};
 use log_blocks::LogBlocks;
 use page_map::{Cleaned, PageMap};
+use slc::SlcCache;
 use spec::{
     GarbageCollection, InitialState, MappingSpec, SsdPowerSpec, SsdSpec, SATA_READ_BYTES,
     SATA_WRITE_BYTES,
@@ -102,7 +105,8 @@ pub struct Ssd {
     link_read_command_ns: Nanos,
     link_write_command_ns: Nanos,
     channel_ns_per_byte: f64,
-    channels: usize,
+    /// The channel of each die.
+    channel_of: Vec<usize>,
     read_ns: f64,
     program_ns: Nanos,
     erase_ns: f64,
@@ -126,34 +130,15 @@ pub struct Ssd {
     gathered: usize,
     next_die: usize,
     last_stable: Nanos,
-    /// Garbage collection time added to each program, and the number of programs that remain.
-    cleaning_ns: Nanos,
+    /// Garbage collection that goes with each program, and the number of programs that remain.
+    cleaning: CleaningShare,
     cleaning_programs: u64,
     slc: Option<SlcCache>,
+    /// When the drive is done with everything that it has accepted.
+    busy_until: Nanos,
     done: Completions,
     reading: Busy,
     writing: Busy,
-}
-
-struct SlcCache {
-    capacity_units: f64,
-    used_units: f64,
-    program_ns: Nanos,
-    /// Rate at which idle time moves units from the SLC cache to their final location.
-    fold_units_per_ns: f64,
-}
-
-impl SlcCache {
-    /// `row_units`: units of one page of every die.
-    fn of(spec: &SsdSpec, row_units: f64) -> Option<Self> {
-        let fold_ns = (spec.flash.read_us + spec.flash.program_us) * 1e3;
-        spec.slc_cache.map(|cache| SlcCache {
-            capacity_units: (cache.bytes / u64::from(spec.unit_bytes())) as f64,
-            used_units: 0.0,
-            program_ns: (cache.program_us * 1e3) as Nanos,
-            fold_units_per_ns: row_units / fold_ns,
-        })
-    }
 }
 
 impl Ssd {
@@ -184,7 +169,7 @@ impl Ssd {
             link_read_command_ns: command_ns(SATA_READ_BYTES),
             link_write_command_ns: command_ns(SATA_WRITE_BYTES),
             channel_ns_per_byte: 1e9 / spec.flash.channel_bytes_per_s,
-            channels: spec.flash.channels as usize,
+            channel_of: (0..dies.count()).map(|die| die % spec.flash.channels as usize).collect(),
             read_ns: spec.flash.read_us * 1e3,
             program_ns: ns(spec.flash.program_us),
             erase_ns: spec.flash.erase_us * 1e3,
@@ -202,8 +187,9 @@ impl Ssd {
             gathered: 0,
             next_die: 0,
             last_stable: 0,
-            cleaning_ns: 0,
+            cleaning: CleaningShare::default(),
             cleaning_programs: 0,
+            busy_until: 0,
             slc: SlcCache::of(spec, dies.count() as f64 * page_units as f64),
             dies,
             done: Completions::new(),
@@ -276,7 +262,7 @@ impl Ssd {
                 last_read = self.dies.read(die, page, ready);
                 last_page = Some(page);
             }
-            let channel = &mut self.channel_clock[die % self.channels];
+            let channel = &mut self.channel_clock[self.channel_of[die]];
             *channel = (*channel).max(ready) + over_channel;
             there = there.max((*channel).max(last_read + over_channel));
         }
@@ -311,7 +297,8 @@ impl Ssd {
             let room = self.buffer[self.buffer_next].stable.time();
             taken = taken.max(room.expect("checked: the buffer holds more than one page"));
             self.buffer[self.buffer_next] = Buffered { stable: Moment::NEVER, unit };
-            self.buffer_next = (self.buffer_next + 1) % self.buffer.len();
+            let next = self.buffer_next + 1;
+            self.buffer_next = if next == self.buffer.len() { 0 } else { next };
             self.gathered += 1;
             self.translate_write(unit, taken);
             // Where only a part of the map is followed, new data keep the place of the old ones.
@@ -347,7 +334,7 @@ impl Ssd {
                         merge.erased_blocks as f64 * block_units / self.die_block_units;
                     let die_time = pages * (self.read_ns + self.program_ns as f64)
                         + die_blocks.ceil() * self.erase_ns;
-                    self.dies.occupy_all(now, die_time);
+                    self.dies.occupy_all(now, die_time, self.read_ns as Nanos + self.program_ns);
                     self.writing.note(now, now + (die_time / self.dies.count() as f64) as Nanos);
                 }
             }
@@ -355,59 +342,78 @@ impl Ssd {
     }
 
     /// Charge the dies for cleaned blocks: reads of the pages with valid units, programs and
-    /// erases. Non-blocking cleaning is spread over the host writes until the next cleaning
-    /// (`until_next` units).
+    /// erases. Non-blocking cleaning goes in whole operations with the host writes until the next
+    /// cleaning (`until_next` units).
     fn charge_cleaning(&mut self, now: Nanos, cleaned: Cleaned, scale: u64, until_next: u64) {
-        let units = f64::from(cleaned.block_units);
-        let valid = f64::from(cleaned.valid);
+        let units = f64::from(cleaned.block_units) * scale as f64;
+        let valid = f64::from(cleaned.valid) * scale as f64;
         let per_page = self.page_units as f64;
         let untouched = (1.0 - valid / units).powf(per_page);
-        let die_time = units / per_page * (1.0 - untouched) * self.read_ns
-            + valid / per_page * self.program_ns as f64
-            + units / self.die_block_units * self.erase_ns;
-        let die_time = die_time * scale as f64;
+        let reads = units / per_page * (1.0 - untouched);
+        let copies = valid / per_page;
+        let erases = units / self.die_block_units;
         if self.blocking {
-            self.dies.occupy_all(now, die_time);
+            let die_time =
+                reads * self.read_ns + copies * self.program_ns as f64 + erases * self.erase_ns;
+            self.dies.occupy_all(now, die_time, (die_time / self.dies.count() as f64) as Nanos);
         } else {
             self.cleaning_programs = until_next.div_ceil(self.page_units);
-            self.cleaning_ns = (die_time / self.cleaning_programs as f64) as Nanos;
+            let programs = self.cleaning_programs as f64;
+            let read_ns = if copies > 0.0 { reads / copies * self.read_ns } else { 0.0 };
+            self.cleaning = CleaningShare {
+                copies: copies / programs,
+                erases: erases / programs,
+                copy_ns: read_ns as Nanos + self.program_ns,
+            };
         }
     }
 
-    /// Program the units of the partly filled page on the next die.
+    /// Program the units of the partly filled page on the next die: over its channel, then in the
+    /// flash.
     fn program(&mut self, ready: Nanos) {
         if self.gathered == 0 {
             return;
         }
-        let program_ns = match &mut self.slc {
-            Some(cache) => {
-                let idle = ready.saturating_sub(self.last_stable);
-                cache.used_units =
-                    (cache.used_units - idle as f64 * cache.fold_units_per_ns).max(0.0);
-                if cache.used_units + self.gathered as f64 <= cache.capacity_units {
-                    cache.used_units += self.gathered as f64;
-                    cache.program_ns
-                } else {
-                    self.program_ns
-                }
+        let die = self.next_die;
+        self.next_die = if die + 1 == self.dies.count() { 0 } else { die + 1 };
+        let now = self.controller_free;
+        let there = self.over_channel(die, ready, self.gathered as f64);
+        let mut program_ns = self.program_ns;
+        if let Some(slc) = self.slc.as_mut().and_then(|slc| slc.take(self.gathered)) {
+            program_ns = slc.program_ns;
+            if slc.fold_ns > 0 {
+                self.dies.work(die, now, now, slc.fold_ns, slc.fold_ns);
             }
-            None => self.program_ns,
-        };
-        let cleaning_ns = if self.cleaning_programs > 0 {
+        }
+        let stable = self.dies.work(die, now, there, program_ns, program_ns);
+        if self.cleaning_programs > 0 {
             self.cleaning_programs -= 1;
-            self.cleaning_ns
-        } else {
-            0
-        };
-        let stable = self.dies.program(self.next_die, ready, program_ns, cleaning_ns);
-        self.next_die = (self.next_die + 1) % self.dies.count();
+            let copies = self.dies.clean(die, self.cleaning);
+            if copies > 0 {
+                // To the controller, which corrects errors, and back.
+                self.over_channel(die, now, f64::from(2 * copies) * self.page_units as f64);
+            }
+        }
         let size = self.buffer.len();
         for back in 1..=self.gathered {
-            self.buffer[(self.buffer_next + size - back) % size].stable = Moment::at(stable);
+            let next = self.buffer_next;
+            let slot = if next >= back { next - back } else { next + size - back };
+            self.buffer[slot].stable = Moment::at(stable);
         }
         self.gathered = 0;
         self.last_stable = self.last_stable.max(stable);
-        self.writing.note(ready, stable);
+        let done = self.dies.done(die);
+        self.busy_until = self.busy_until.max(done);
+        self.writing.note(ready, done);
+    }
+
+    /// Transfer units over the channel of a die and return when the transfer ends.
+    #[inline]
+    fn over_channel(&mut self, die: usize, ready: Nanos, units: f64) -> Nanos {
+        let time = (units * self.unit_bytes as f64 * self.channel_ns_per_byte) as Nanos;
+        let clock = &mut self.channel_clock[self.channel_of[die]];
+        *clock = (*clock).max(self.controller_free) + time;
+        (*clock).max(ready + time)
     }
 
     fn discard(&mut self, request: &Request) {
@@ -416,7 +422,13 @@ impl Ssd {
         let end = end >> self.unit_shift;
         if first < end {
             match &mut self.translation {
-                Translation::Page(map) => map.discard(first, end),
+                Translation::Page(map) => {
+                    let before = map.mapped_units();
+                    map.discard(first, end);
+                    // Of data in the cache and elsewhere, the same share is discarded.
+                    let share = 1.0 - map.mapped_units() as f64 / before.max(1) as f64;
+                    self.slc.iter_mut().for_each(|slc| slc.discard(share));
+                }
                 Translation::LogBlock(log_blocks) => log_blocks.discard(first, end),
             }
         }
@@ -486,6 +498,12 @@ impl Device for Ssd {
         self.controller_free = self.controller_free.max(now) + command_ns;
         let ready = self.controller_free + overhead_ns;
         let end = request.sector.saturating_add(u64::from(request.sectors));
+        if let Some(slc) = &mut self.slc {
+            if let Some(done) = slc.fold(&mut self.dies, self.busy_until, now) {
+                self.writing.note(self.busy_until, done.min(now));
+                self.busy_until = done;
+            }
+        }
         let moves_data = !matches!(request.op, Op::Flush);
         if moves_data && (request.sectors == 0 || end > self.capacity_sectors) {
             self.done.push(ready, seq, request.tag, Status::Failed(Fault::OutOfRange));
@@ -512,6 +530,7 @@ impl Device for Ssd {
                 ready
             }
         };
+        self.busy_until = self.busy_until.max(time);
         self.done.push(time, seq, request.tag, Status::Done);
     }
 

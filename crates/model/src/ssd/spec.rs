@@ -114,6 +114,19 @@ pub enum MappingSpec {
 pub struct SlcCacheSpec {
     pub bytes: u64,
     pub program_us: f64,
+    #[serde(default)]
+    pub when_full: SlcFull,
+}
+
+/// Where writes go while the SLC cache is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SlcFull {
+    /// Past the cache.
+    #[default]
+    Direct,
+    /// Into the cache, once as much of it is folded.
+    Fold,
 }
 
 /// Priority of a read whose die is programming or erasing.

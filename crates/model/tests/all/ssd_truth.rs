@@ -2,10 +2,12 @@
 
 use crate::loads::{close, load};
 use headrace_model::drive_run::{run, run_device, FioLike, Rw};
-use headrace_model::request::{Device, Medium, Op, Request};
+use headrace_model::request::{Device, Medium, Nanos, Op, Request};
 use headrace_model::spec::DriveSpec;
 use headrace_model::ssd::amplification::write_amplification;
+use headrace_model::ssd::spec::ReadPriority;
 use headrace_model::ssd::Ssd;
+use headrace_model::stream::Stream;
 
 /// A page-mapped drive of 16 dies.
 fn drive(extra: &str) -> DriveSpec {
@@ -146,6 +148,150 @@ fn an_slc_cache_takes_a_burst_and_then_fills() {
     let long = FioLike { ramp_time_s: 4.0, ..load(Rw::Write, 128 << 10, 8, 20.0) };
     close(run(&drive(cached), &burst).unwrap().write.bytes_per_s, 280e6, 0.05);
     close(run(&drive(cached), &long).unwrap().write.bytes_per_s, 16.0 * 4096.0 / 750e-6, 0.05);
+}
+
+/// Write 256 MiB, one request at a time; return when that is done.
+fn burst(device: &mut Ssd, start: Nanos) -> Nanos {
+    (0..2048).fold(start, |now, number| answer(device, now, Op::Write, number * 256, 256))
+}
+
+/// Send one request and return when it is answered.
+fn answer(device: &mut Ssd, now: Nanos, op: Op, sector: u64, sectors: u32) -> Nanos {
+    device.submit(now, Request { tag: 0, op, sector, sectors, fua: false });
+    let mut out = Vec::new();
+    while let Some(next) = device.next_wake() {
+        device.wake(next, &mut out);
+    }
+    out[0].time
+}
+
+#[test]
+fn a_full_slc_cache_recovers_while_idle_or_by_discards_and_folding_delays_reads() {
+    const SECOND: Nanos = 1_000_000_000;
+    let cached = r#", "slc_cache": {"bytes": 268435456, "program_us": 150}"#;
+    let DriveSpec::Ssd(spec) = drive(cached) else { panic!("an SSD") };
+    let full = || {
+        let mut device = Ssd::new(&spec).unwrap();
+        let end = burst(&mut device, 0);
+        assert!(end < SECOND * 11 / 10, "{end}");
+        (device, end)
+    };
+    let (mut device, end) = full();
+    assert!(burst(&mut device, end) - end > 2 * SECOND);
+
+    let (mut device, end) = full();
+    // Data that are folded meanwhile stand in the way of reads, and not for longer than that takes:
+    // each die has 4096 pages to read and program, and 64 blocks to erase.
+    let folding_s = 4096.0 * 825e-6 + 64.0 * 3.8e-3;
+    let read_ns = |device: &mut Ssd, now: Nanos, number: u64| {
+        answer(device, now, Op::Read, (1 << 18) + number * 504, 8) - now
+    };
+    let while_folding: Vec<_> =
+        (1..=10).map(|n| read_ns(&mut device, end + n * 103_700_000, n)).collect();
+    assert!(*while_folding.iter().max().unwrap() > 300_000, "{while_folding:?}");
+    let after = end + (folding_s * 1e9) as Nanos + SECOND;
+    assert!(read_ns(&mut device, after, 90) < 250_000);
+    assert!(burst(&mut device, after + SECOND) - after - SECOND < SECOND * 11 / 10);
+
+    let (mut device, end) = full();
+    let sectors = device.capacity_sectors() as u32;
+    let trimmed = answer(&mut device, end, Op::Discard, 0, sectors);
+    assert!(burst(&mut device, trimmed) - trimmed < SECOND * 11 / 10);
+}
+
+#[test]
+fn a_drive_that_folds_before_it_writes_collapses_below_its_flash() {
+    let cached = r#", "slc_cache": {"bytes": 67108864, "program_us": 150, "when_full": "fold"}"#;
+    let long = FioLike { ramp_time_s: 4.0, ..load(Rw::Write, 128 << 10, 8, 20.0) };
+    let each_us = (75.0 + 750.0 + 3800.0 / 64.0) + 150.0;
+    let expected = 16.0 * 4096.0 / (each_us * 1e-6);
+    close(run(&drive(cached), &long).unwrap().write.bytes_per_s, expected, 0.03);
+}
+
+#[test]
+fn programs_are_bounded_by_their_channels_and_delay_reads_on_them() {
+    let spec = |channel_bytes_per_s: f64| {
+        let DriveSpec::Ssd(mut spec) = drive(FILLED) else { panic!("an SSD") };
+        spec.flash.channel_bytes_per_s = channel_bytes_per_s;
+        spec.read_priority = ReadPriority::Suspend { suspend_us: 0.0 };
+        DriveSpec::Ssd(spec)
+    };
+    let writes = load(Rw::Write, 128 << 10, 8, 20.0);
+    close(run(&spec(5e6), &writes).unwrap().write.bytes_per_s, 8.0 * 5e6, 0.03);
+    // The dies give way to reads at once, but the channels are busy with the data of programs.
+    let reads = |rwmixread| {
+        let mixed = FioLike { rwmixread, ..load(Rw::RandRw, 4096, 8, 5.0) };
+        run(&spec(10e6), &mixed).unwrap().read.latency_ns_mean
+    };
+    assert!(reads(50) > 1.1 * reads(100), "{} {}", reads(50), reads(100));
+}
+
+#[test]
+fn reads_of_a_drive_that_is_cleaned_wait_for_whole_erases_now_and_then() {
+    let reads = |priority: &str| {
+        let extra = format!(
+            r#", "initial": {{"state": "steady", "fill": 1.0}}, "read_priority": {priority}"#
+        );
+        let mixed = FioLike { rwmixread: 70, ..load(Rw::RandRw, 4096, 4, 20.0) };
+        run(&drive(&extra), &mixed).unwrap().read
+    };
+    let waiting = reads(r#"{"kind": "between_operations"}"#);
+    assert!(waiting.latency_ns_max > 3_800_000, "{}", waiting.latency_ns_max);
+    assert!(waiting.latency_ns_p999 > 2 * waiting.latency_ns_p50);
+    let suspending = reads(r#"{"kind": "suspend", "suspend_us": 20}"#);
+    assert!(suspending.latency_ns_max < 3_800_000, "{}", suspending.latency_ns_max);
+}
+
+#[test]
+fn random_overwrites_of_a_large_drive_slow_reads_in_order_until_it_is_written_in_order() {
+    let text = r#"{"kind": "ssd", "name": "large", "capacity_bytes": 68719476736, "link_bytes_per_s": 6e9,
+        "link_duplex": true, "controller": {"read_overhead_us": 5, "write_overhead_us": 5,
+        "read_iops_max": 1e6, "write_iops_max": 1e6},
+        "flash": {"channels": 4, "dies_per_channel": 2, "planes": 4, "page_bytes": 16384,
+        "pages_per_block": 64, "read_us": 50, "program_us": 500, "erase_us": 3800,
+        "channel_bytes_per_s": 1e9}, "initial": {"state": "filled", "fill": 1.0}}"#;
+    let DriveSpec::Ssd(spec) = DriveSpec::from_json(text).unwrap() else { panic!("an SSD") };
+    let mut device = Ssd::new(&spec).unwrap();
+    let read_ns = |device: &mut Ssd, now: Nanos| answer(device, now, Op::Read, 0, 2048) - now;
+    const SECOND: Nanos = 1_000_000_000;
+    let in_order = read_ns(&mut device, 0);
+    let mut random = Stream::new(3, "overwrites");
+    for number in 0..1024 {
+        answer(&mut device, SECOND + number, Op::Write, random.below(256) * 8, 8);
+    }
+    // Nearly every unit has a page of its own: 256 reads of 8 dies instead of 16.
+    let scattered = read_ns(&mut device, 10 * SECOND);
+    assert!(scattered > 5 * in_order, "{in_order} {scattered}");
+    answer(&mut device, 20 * SECOND, Op::Write, 0, 2048);
+    close(read_ns(&mut device, 30 * SECOND) as f64, in_order as f64, 0.05);
+}
+
+/// Random requests of 4 KiB of a Samsung 860 PRO on a link of 3 Gb/s, as measured: only depth 1 is
+/// used.
+#[test]
+fn a_drive_on_a_slow_link_gains_by_depth_what_was_measured() {
+    let text = r#"{"kind": "ssd", "name": "860 pro", "capacity_bytes": 1024209543168, "link_bytes_per_s": 270e6,
+        "controller": {"read_overhead_us": 9, "write_overhead_us": 14.4, "read_iops_max": 100000,
+        "write_iops_max": 90000}, "read_priority": {"kind": "suspend", "suspend_us": 20},
+        "flash": {"channels": 8, "dies_per_channel": 4, "planes": 2, "page_bytes": 16384,
+        "pages_per_block": 768, "read_us": 22.3, "program_us": 700, "erase_us": 3500,
+        "channel_bytes_per_s": 800e6}}"#;
+    let spec = DriveSpec::from_json(text).unwrap();
+    let depths = [1, 2, 4, 8, 16, 32];
+    let reads = [16225.0, 32279.0, 50764.0, 52408.0, 52418.0, 52410.0];
+    let writes = [22304.0, 44488.0, 50343.0, 50352.0, 50377.0, 50321.0];
+    let mut wrong = Vec::new();
+    for (rw, rows) in [(Rw::RandRead, reads), (Rw::RandWrite, writes)] {
+        for (depth, measured) in depths.into_iter().zip(rows) {
+            let obtained = run(&spec, &load(rw, 4096, depth, 1.0)).unwrap();
+            let obtained = obtained.read.iops + obtained.write.iops;
+            let error = obtained / measured - 1.0;
+            if error.abs() > if depth == 1 { 0.01 } else { 0.1 } {
+                wrong.push(format!("{rw:?} at depth {depth}: {obtained:.0}, measured {measured}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]

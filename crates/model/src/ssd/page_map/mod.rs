@@ -5,13 +5,14 @@
 //! factor. Sequential, random and local writes hit the slice in proportion, so valid counts, write
 //! amplification and wear equal those of the drive, in bounded memory.
 //!
-//! Whether units hold data is known per group of `scale` units: a write of one unit marks its
-//! group, a discard of the whole group clears it.
+//! Of the units that are not modelled, groups of `scale` units are known (`groups.rs`): whether a
+//! group holds data, and the share of its units that lie scattered over the flash.
 //!
 //! Drives with the same specification and the same stored data share their initial map and copy
 //! only what they write: a thousand nodes do not need a thousand maps.
 
 mod cleaning;
+mod groups;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -20,6 +21,7 @@ use super::amplification::valid_share_at_age;
 use super::spec::InitialState;
 use super::table::Table;
 use crate::slots::Id;
+use groups::Groups;
 
 /// A modelled unit; only its ids are used.
 #[derive(Debug)]
@@ -35,8 +37,6 @@ const SLICE_UNITS_MAX: u64 = 1 << 20;
 /// reserve.
 const OPEN_BLOCKS: u32 = 3;
 const BLOCK_UNITS_MIN: u64 = 64;
-/// Bits per word of the table of groups that hold data.
-const BITS: u32 = u32::BITS;
 
 /// Cost and result of cleaning, in units of the slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,11 +50,13 @@ pub struct PageMap {
     /// Units of the drive per modelled unit.
     pub scale: u64,
     units: u32,
+    /// Units of the slice that hold data.
+    mapped: u32,
     /// Units of the drive.
     all_units: u64,
     block_units: u32,
-    /// Bitmap of the groups that hold data; unused if every unit is modelled.
-    held: Table<u32>,
+    /// All units by groups; unused if every unit is modelled.
+    groups: Groups,
     /// Physical place of each unit that holds data.
     places: Table<Option<Id<Place>>>,
     /// Unit at each physical place that holds valid data.
@@ -150,7 +152,7 @@ impl PageMap {
         let counts = (self.host_units, self.flash_units, self.cleaned, self.erases.clone());
         for &(first, end) in ranges {
             let end = end.min(self.all_units);
-            self.hold(first / self.scale, end.div_ceil(self.scale));
+            self.groups.store(first / self.scale, end.div_ceil(self.scale));
             let followed = first.div_ceil(self.scale)..end.div_ceil(self.scale);
             let (mut unit, end) = (followed.start as u32, followed.end as u32);
             while unit < end {
@@ -178,6 +180,7 @@ impl PageMap {
             self.places.set_run(unit, length, |number| Some(Id::numbered(place + number)));
             self.owners.set_run(place, length, |number| Some(Id::numbered(unit + number)));
             self.valid[self.host.block as usize] += length;
+            self.mapped += length;
             self.host.next += length;
             self.flash_units += u64::from(length);
             (unit, count) = (unit + length, count - length);
@@ -188,19 +191,7 @@ impl PageMap {
     fn settle(&mut self) {
         self.places.settle();
         self.owners.settle();
-        self.held.settle();
-    }
-
-    /// Mark the groups from `first` to `end` (exclusive) as holding data.
-    fn hold(&mut self, first: u64, end: u64) {
-        if self.scale > 1 {
-            for_each_word(first, end, |word, bits| {
-                let held = self.held.get(word);
-                if held & bits != bits {
-                    self.held.set(word, held | bits);
-                }
-            });
-        }
+        self.groups.settle();
     }
 
     fn begin(kind: &Kind) -> Self {
@@ -216,9 +207,10 @@ impl PageMap {
         let mut map = PageMap {
             scale,
             units,
+            mapped: 0,
             all_units,
             block_units,
-            held: Table::new(0, if scale > 1 { units.div_ceil(BITS) as usize } else { 0 }),
+            groups: Groups::new(units, scale),
             places: Table::new(None, units as usize),
             owners: Table::new(None, (blocks * block_units) as usize),
             valid: vec![0; blocks as usize],
@@ -240,12 +232,12 @@ impl PageMap {
             InitialState::Filled { fill } => {
                 let filled = (f64::from(map.units) * fill) as u32;
                 map.write_run(0, filled);
-                map.hold(0, u64::from(filled));
+                map.groups.store(0, u64::from(filled));
             }
             InitialState::Steady { fill } => {
                 let mapped = (f64::from(map.units) * fill) as u32;
                 map.age(mapped);
-                map.hold(0, u64::from(mapped));
+                map.groups.scatter(0, u64::from(mapped));
             }
         }
         map.host_units = 0;
@@ -280,6 +272,7 @@ impl PageMap {
                 unit = (unit + step) % u64::from(mapped);
             }
             self.valid[block as usize] = count;
+            self.mapped += count;
             placed += count;
         }
         // Rounding can leave a few units, which are written normally.
@@ -307,10 +300,7 @@ impl PageMap {
         if self.scale == 1 {
             self.places.get(unit as u32).map(|place| u64::from(place.number()))
         } else {
-            // Only the slice has places: assume the stripe of data written in order.
-            let group = (unit / self.scale) as u32;
-            let held = self.held.get(group / BITS) >> (group % BITS) & 1;
-            (held == 1).then_some(unit)
+            self.groups.place(unit)
         }
     }
 
@@ -318,8 +308,9 @@ impl PageMap {
     #[inline]
     pub fn write(&mut self, unit: u64) {
         self.untouched = false;
-        let group = unit / self.scale;
-        self.hold(group, group + 1);
+        if self.scale > 1 {
+            self.groups.write(unit);
+        }
         if let Some(unit) = self.followed(unit) {
             self.host_units += 1;
             self.write_unit(unit);
@@ -342,28 +333,27 @@ impl PageMap {
         self.untouched = false;
         if self.scale > 1 {
             let last = if end >= self.all_units { u64::from(self.units) } else { end / self.scale };
-            for_each_word(first.div_ceil(self.scale), last, |word, bits| {
-                let held = self.held.get(word);
-                if held & bits != 0 {
-                    self.held.set(word, held & !bits);
-                }
-            });
+            self.groups.clear(first.div_ceil(self.scale), last);
         }
         let (first, end) = (first.div_ceil(self.scale), end.div_ceil(self.scale));
         for unit in first..end.min(u64::from(self.units)) {
             if self.places.get(unit as u32).is_some() {
                 self.invalidate(unit as u32);
                 self.places.set(unit as u32, None);
+                self.mapped -= 1;
             }
         }
     }
 
+    /// Drop the old data of a unit; return whether there were any.
     #[inline]
-    fn invalidate(&mut self, unit: u32) {
-        if let Some(old) = self.places.get(unit) {
+    fn invalidate(&mut self, unit: u32) -> bool {
+        let old = self.places.get(unit);
+        if let Some(old) = old {
             self.owners.set(old.number(), None);
             self.valid[(old.number() / self.block_units) as usize] -= 1;
         }
+        old.is_some()
     }
 
     #[inline]
@@ -372,7 +362,7 @@ impl PageMap {
             self.clean();
             self.host = self.open();
         }
-        self.invalidate(unit);
+        self.mapped += u32::from(!self.invalidate(unit));
         let mut open = self.host;
         self.put(&mut open, unit);
         self.host = open;
@@ -398,21 +388,9 @@ impl PageMap {
         &self.erases
     }
 
+    /// Return the units of the slice that hold data.
     pub fn mapped_units(&self) -> u64 {
-        (0..self.units).filter(|&unit| self.places.get(unit).is_some()).count() as u64
-    }
-}
-
-/// Call `each(word, bits)` for the words of a bitmap that contain the bits from `first` to `end`
-/// (exclusive).
-#[inline]
-fn for_each_word(first: u64, end: u64, mut each: impl FnMut(u32, u32)) {
-    let (mut bit, end) = (first as u32, end as u32);
-    while bit < end {
-        let (word, from) = (bit / BITS, bit % BITS);
-        let count = (BITS - from).min(end - bit);
-        each(word, (u32::MAX >> (BITS - count)) << from);
-        bit += count;
+        u64::from(self.mapped)
     }
 }
 
