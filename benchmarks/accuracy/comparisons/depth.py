@@ -61,7 +61,7 @@ def _pro() -> Any:
 
 
 SEEK = ("seek", "average_ms")
-READ = ("controller", "read_overhead_us")
+READ = ("flash", "read_us")
 WRITE = ("controller", "write_overhead_us")
 DRIVES: dict[str, tuple[Any, tuple[Curve, ...]]] = {
     "SpinPoint F1 1 TB": (
@@ -85,7 +85,7 @@ DRIVES: dict[str, tuple[Any, tuple[Curve, ...]]] = {
                 "randread",
                 (16225, 32279, 50764, 52408, 52418, 52410, 52392),
                 READ,
-                (0.0, 60.0),
+                (5.0, 100.0),
                 assumed_from=4,
                 ceiling_iops=LINK / 4096,
             ),
@@ -184,7 +184,7 @@ COMPARISON = Comparison(
         "of primitives of 20 doublewords per frame. With exchanges of 0, 10, 20 and 30 doublewords "
         "a link of 270 MB/s carries 63 700, 58 200, 53 600 and 49 700 reads/s. The 270 MB/s of the "
         "link are taken from the 66 000 commands/s of 4 KiB that the model gave before.",
-        "The rest of the 860 PRO's table is the catalog's 870 EVO, whose flash reads more slowly: "
-        "depth 1 of reads cannot be reached.",
+        "The rest of the 860 PRO's table is the catalog's 870 EVO; the time of a flash read "
+        "is set so that reads at depth 1 agree.",
     ),
 )
