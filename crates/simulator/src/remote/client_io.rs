@@ -67,10 +67,9 @@ impl World<'_> {
         // With parity the rows of a write are sent in order.
         let coded_write = write && self.services[service as usize].parity > 0;
         if op.stage == OpStage::Submitting && !behind && window == u64::MAX && !coded_write {
-            if let Layout::Striped { targets, .. } = self.services[service as usize].layout {
-                if targets > 1 {
-                    return self.run_on_all_targets(index, service, targets, largest);
-                }
+            let layout = &self.services[service as usize].layout;
+            if let &Layout::Striped { targets: targets @ 2.., .. } = layout {
+                return self.run_on_all_targets(index, service, targets, largest);
             }
         }
         self.ops[index].stage = OpStage::Submitted;

@@ -51,7 +51,7 @@ fn hash(unit: u64) -> u64 {
 /// Return whether a unit is scattered in a group of this state.
 #[inline]
 fn is_scattered(hash: u64, state: u8) -> bool {
-    (hash >> 20 & 0xffff) * u64::from(STEPS) >> 16 < u64::from(state - HELD)
+    (((hash >> 20) & 0xffff) * u64::from(STEPS)) >> 16 < u64::from(state - HELD)
 }
 
 impl Groups {
