@@ -27,7 +27,7 @@ from headrace.drives.learning import (
 )
 from headrace.drives.learning.device import UNIT
 from headrace.drives.learning.drive_file import write_learnt
-from headrace.errors import StudyError
+from headrace.errors import RefusedError, StudyError
 
 Spec = dict[str, Any]
 
@@ -181,3 +181,13 @@ def test_a_mistake_is_one_message(words: tuple[str, ...], said: str, tmp_path: P
     with pytest.raises(StudyError) as refused:
         CliRunner().invoke(make_app(), ["drive", "learn", *given], catch_exceptions=False)
     assert said in str(refused.value)
+
+
+def test_no_file_is_overwritten(tmp_path: Path) -> None:
+    """Said before the reads, which take minutes: a drive file may have been edited."""
+    mine = tmp_path / "mine.toml"
+    mine.write_text("# my own words\n")
+    with pytest.raises(RefusedError, match="is there already"):
+        words = ["drive", "learn", "nowhere", "--out", str(mine)]
+        CliRunner().invoke(make_app(), words, catch_exceptions=False)
+    assert mine.read_text() == "# my own words\n"

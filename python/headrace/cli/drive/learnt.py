@@ -26,7 +26,7 @@ MINUTES = (0.5, 10.0)
 @app.command("learn")
 def learn(
     device: Annotated[Path, typer.Argument(help="a block device, such as /dev/sdb; only read")],
-    output: Annotated[Path, typer.Option("--out", help="the drive file to write")],
+    output: Annotated[Path, typer.Option("--out", help="new file for the learnt drive")],
     minutes: Annotated[float, typer.Option(help="time that reads may take; 10 at most")] = 5.0,
     kind: Annotated[
         str | None, typer.Option(help="hdd or ssd; found from random reads when not given")
@@ -39,6 +39,7 @@ def learn(
     """
     from headrace.drives.learning import block_device, learn_drive
     from headrace.drives.learning.drive_file import write_learnt
+    from headrace.records.place import check_new_file
 
     if not MINUTES[0] <= minutes <= MINUTES[1]:
         allowed = f"{MINUTES[0]:g} to {MINUTES[1]:g}"
@@ -47,6 +48,7 @@ def learn(
         raise _wrong("--kind", kind, "not a kind of drive", "hdd, ssd")
     if not output.parent.is_dir():
         raise _wrong("--out", str(output), "is in a folder that does not exist", "")
+    check_new_file(output, "--out")  # before the reads, which take minutes
     found = block_device(device, seed=seed)
     learnt = learn_drive(
         found,
