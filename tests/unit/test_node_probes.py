@@ -81,7 +81,8 @@ def test_a_probe_that_fails_on_one_node_has_no_totals(
     how = "on node-2 with the agent of its node: Connection timed out"
     assert samples.failed["cpu"] == how
     assert samples.by_node["node-0"]["cpu"]["cores"] == os.cpu_count()
-    rows = samples.series["cpu"]
+    # Of memory: too little may have happened for a rate of the CPUs.
+    rows = samples.series["memory"]
     assert rows and all(row["time_s"] < LATER_S for row in rows), "since its start, not the boot"
 
 
