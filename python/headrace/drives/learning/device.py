@@ -169,9 +169,13 @@ def block_device(path: Path, *, seed: int = 0) -> LearntDevice:
         timed = PromptBlockDevice(path)
     except OSError as error:  # of the core: without `errno`, with the kernel's words
         if isinstance(error, PermissionError):
+            given = "a container or virtual machine must be given the device"
+            as_root = os.geteuid() == 0
             raise MissingError(
-                f"{path} cannot be read by this user",
-                hint="run it as root or in its group; a container must be given the device",
+                f"{path} cannot be read, not even by root"
+                if as_root
+                else f"{path} cannot be read by this user",
+                hint=given if as_root else f"run it as root or in its group; {given}",
             ) from None
         raise _refused(path, f"cannot be opened: {error}", "") from None
     name = os.path.realpath(path).rsplit("/", 1)[-1]
