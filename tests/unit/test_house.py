@@ -98,6 +98,8 @@ ALLOWED: dict[str, set[str]] = {
     | PLUGINS
     | {"whatif", "report", "analysis", "engine", "plan", "records", "study"},
     "reproduce": BASE | PLUGINS | {"study", "plan", "records", "engine", "analysis", "report"},
+    # Why a program is slow: it is run, watched, recorded, and simulated on other storage.
+    "verdict": BASE | PLUGINS | CAPTURED | {"engine", "report"},
     "library": BASE
     | PLUGINS
     | CAPTURED
@@ -119,6 +121,7 @@ ALLOWED: dict[str, set[str]] = {
         "calibration",
         "reproduce",
         "monitoring",
+        "verdict",
     },
     "__init__": {"library", "errors"},
     "__main__": {"cli"},

@@ -13,7 +13,8 @@ import resource
 import signal
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import FrameType
 
@@ -30,6 +31,8 @@ class KernelCounts:
     """Bytes of read calls (`rchar`), from files, pipes and terminals alike."""
     written_bytes: int
     """Bytes of write calls (`wchar`)."""
+    device_bytes: int = 0
+    """Bytes that block devices read for it (`read_bytes`)."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,22 @@ class EndedProgram:
     """How long its first thread waited for a CPU."""
 
 
-def launch(program: str, command: Sequence[str], environment: Mapping[str, str]) -> EndedProgram:
+Watching = Callable[[int], AbstractContextManager[object]]
+"""Makes what observes a process from its first instruction until it has ended, before it is reaped.
+"""
+
+
+def unwatched(_pid: int) -> AbstractContextManager[object]:
+    """Observe nothing."""
+    return contextlib.nullcontext()
+
+
+def launch(
+    program: str,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    watching: Watching = unwatched,
+) -> EndedProgram:
     """Run `program` with the arguments in `command` until it ends.
 
     SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on to it; Ctrl-C reaches it from the terminal,
@@ -62,9 +80,10 @@ def launch(program: str, command: Sequence[str], environment: Mapping[str, str])
         children.begun(pid)
         facts = _Facts(pid)
         try:
-            gate.open()
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-            end_ns = time.monotonic_ns()
+            with watching(pid):
+                gate.open()
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+                end_ns = time.monotonic_ns()
             counts, cpu_wait_ns = facts.counts(), facts.cpu_wait_ns()
         finally:
             children.pid = None
@@ -189,7 +208,9 @@ class _Facts:
         if text is None:
             return None
         values = dict(line.split(": ") for line in text.splitlines())
-        return KernelCounts(int(values["rchar"]), int(values["wchar"]))
+        return KernelCounts(
+            int(values["rchar"]), int(values["wchar"]), int(values.get("read_bytes", 0))
+        )
 
     def cpu_wait_ns(self) -> int:
         text = self._text("schedstat")

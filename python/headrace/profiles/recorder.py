@@ -18,7 +18,7 @@ import numpy as np
 
 from headrace.errors import HeadraceError
 from headrace.profiles.arena import Arena
-from headrace.profiles.launching import EndedProgram, KernelCounts, launch
+from headrace.profiles.launching import EndedProgram, KernelCounts, Watching, launch, unwatched
 from headrace.profiles.preloading import preloaded
 from headrace.profiles.programs import ProgramError, find_program, not_executed, why_not_recorded
 from headrace.profiles.recording import Read, join
@@ -38,6 +38,16 @@ class RecordedRun:
     exit_code: int
 
 
+@dataclass(frozen=True)
+class ObservedRun:
+    """A program that has ended, and its recording where there is one."""
+
+    ended: EndedProgram
+    recording: Recording | None
+    not_recorded: str = ""
+    """Why there is no recording."""
+
+
 def record(command: Sequence[str], name: str, place: Path) -> RecordedRun:
     """Run the command until it ends and return its recording.
 
@@ -55,6 +65,34 @@ def record(command: Sequence[str], name: str, place: Path) -> RecordedRun:
                 "profile import TRACE reads that"
             ),
         )
+    ended, read, started = _run(program, command, place, unwatched)
+    if isinstance(read, HeadraceError):
+        raise read
+    return RecordedRun(_recording(read, ended, name, command, started), ended.exit_code)
+
+
+def observe(command: Sequence[str], name: str, place: Path, watching: Watching) -> ObservedRun:
+    """Run the command until it ends, watched, and recorded if that is possible.
+
+    `place` and errors as for `record`, but a program that cannot be recorded is run without.
+    """
+    program = find_program(command[0])
+    if (why := why_not_recorded(program)) is not None:
+        try:
+            return ObservedRun(launch(program, command, os.environ, watching), None, f"it is {why}")
+        except OSError as error:
+            raise not_executed(command[0], error) from error
+    ended, read, started = _run(program, command, place, watching)
+    if isinstance(read, HeadraceError):
+        return ObservedRun(ended, None, read.message)
+    return ObservedRun(ended, _recording(read, ended, name, command, started))
+
+
+def _run(
+    program: str, command: Sequence[str], place: Path, watching: Watching
+) -> tuple[EndedProgram, Read | HeadraceError, datetime.datetime]:
+    """Run a program with the recorder; return its end, its records or why there are none, and when
+    it began."""
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -67,11 +105,13 @@ def record(command: Sequence[str], name: str, place: Path) -> RecordedRun:
     ):
         started = datetime.datetime.now(datetime.UTC)
         try:
-            ended = launch(program, command, environment)
+            ended = launch(program, command, environment, watching)
         except OSError as error:
             raise not_executed(command[0], error) from error
-        read = join(arena.read())
-    return RecordedRun(_recording(read, ended, name, command, started), ended.exit_code)
+        try:
+            return ended, join(arena.read()), started
+        except HeadraceError as error:
+            return ended, error, started
 
 
 def _recording(

@@ -1,0 +1,80 @@
+"""How long a recorded program's calls waited, by the storage of their files; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.profiles.steps import Ints, Op, Recording, Steps
+from headrace.profiles.summary import covered_bytes, is_read
+from headrace.verdict.observation import Access, StoragePlace
+from headrace.verdict.places import UNKNOWN
+
+CACHED_NS = 20_000
+"""A call on cached data takes less, besides its copy, on any machine of the last ten years."""
+COPIED_BYTES_PER_NS = 1.0
+"""At least so fast is the copy from the page cache: assumption, a tenth of what one core does."""
+
+
+def cached_most_ns(length: Ints) -> npt.NDArray[np.float64]:
+    """Return the longest time of a call of so many bytes that waited for nothing."""
+    return CACHED_NS + length / COPIED_BYTES_PER_NS
+
+
+def waited(steps: Steps) -> npt.NDArray[np.bool_]:
+    """Return which calls waited for storage."""
+    return steps.end_ns - steps.start_ns > cached_most_ns(steps.length)
+
+
+def jumps(steps: Steps) -> npt.NDArray[np.bool_]:
+    """Return which steps begin elsewhere than where the one before, of the same file, ended."""
+    found = np.ones(len(steps), bool)
+    order = np.lexsort((steps.start_ns, steps.file))
+    file, begin = steps.file[order], steps.offset[order]
+    end = begin + steps.length[order]
+    if len(order) > 1:
+        found[order[1:]] = (file[1:] != file[:-1]) | (begin[1:] != end[:-1])
+    return found
+
+
+def accesses_of(recording: Recording, places: Mapping[str, StoragePlace]) -> tuple[Access, ...]:
+    """Return the accesses of each place, by the time that was waited there, most first."""
+    steps = recording.steps
+    numbers: dict[StoragePlace, list[int]] = {}
+    for number, file in enumerate(recording.files):
+        numbers.setdefault(places.get(file.path, UNKNOWN), []).append(number)
+    found = [
+        _access(place, steps.take(np.isin(steps.file, files)), recording, files)
+        for place, files in numbers.items()
+    ]
+    return tuple(sorted(found, key=lambda access: (-access.waited_s, -access.bytes_read)))
+
+
+def _access(
+    place: StoragePlace, steps: Steps, recording: Recording, files: Sequence[int]
+) -> Access:
+    # What is known about the order of reads is about data: software is read as the loader wants.
+    data = [number for number in files if not recording.files[number].software] or list(files)
+    reads = steps.take(is_read(steps) & np.isin(steps.file, data))
+    slow = waited(steps)
+    lasted_s = (steps.end_ns - steps.start_ns)[slow] * 1e-9
+    slow_reads = is_read(steps)[slow]
+    written = steps.length[steps.op == Op.WRITE]
+    return Access(
+        place=place,
+        reads=len(reads),
+        bytes_read=int(reads.length.sum()),
+        bytes_unique=sum(
+            covered_bytes(reads.offset[reads.file == each], reads.length[reads.file == each])
+            for each in np.unique(reads.file).tolist()
+        ),
+        bytes_written=int(written.sum()),
+        read_bytes_median=float(np.median(reads.length)) if len(reads) else 0.0,
+        random_fraction=float(jumps(reads).mean()) if len(reads) > 1 else 0.0,
+        waited_s=float(lasted_s.sum()),
+        slow_reads=int(slow_reads.sum()),
+        slow_read_s=float(lasted_s[slow_reads].mean()) if slow_reads.any() else 0.0,
+        other_calls_s=float(lasted_s[~slow_reads].sum()),
+    )

@@ -1,0 +1,90 @@
+"""What was seen of a program: where its wall time went, and what it read where. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+ShareKind = Literal[
+    "cpu", "wait-cpu", "block", "network", "memory", "connection", "sleep", "pipe", "lock", "other"
+]
+STORAGE: tuple[ShareKind, ...] = ("block", "network")
+
+
+@dataclass(frozen=True)
+class TimeShare:
+    """A part of the wall time."""
+
+    kind: ShareKind
+    where: str
+    """Block device, directory of a network mount, or `host:port`; empty for others."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StoragePlace:
+    """The storage that holds files of the program."""
+
+    kind: Literal["block", "network", "memory", "unknown"]
+    name: str
+    """The device (`sda1`), or a network mount's directory."""
+    filesystem: str = ""
+    rotational: bool | None = None
+    read_ahead_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Access:
+    """Reads of the program on one place, and how long its calls there waited."""
+
+    place: StoragePlace
+    reads: int = 0
+    bytes_read: int = 0
+    bytes_unique: int = 0
+    """Each byte counted once."""
+    bytes_written: int = 0
+    read_bytes_median: float = 0.0
+    random_fraction: float = 0.0
+    """TimeShare of reads that begin elsewhere than where the one before ended, in its file."""
+    waited_s: float = 0.0
+    """Time in calls beyond what a call on cached data takes, summed over threads."""
+    slow_reads: int = 0
+    """Reads that waited for storage."""
+    slow_read_s: float = 0.0
+    """Mean time of one of these."""
+    other_calls_s: float = 0.0
+    """Of `waited_s`: in calls that read nothing (writes, opens, stats, fsync …)."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """All that a verdict is made of."""
+
+    command: tuple[str, ...]
+    wall_s: float
+    shares: tuple[TimeShare, ...]
+    """They add up to the wall time; the largest first."""
+    accesses: tuple[Access, ...] = ()
+    """The place that was waited for most comes first."""
+    exit_code: int | None = None
+    """As in `subprocess`; None if it is not known (a stored profile, a running program)."""
+    connections: tuple[str, ...] = ()
+    """`host:port` of the TCP connections that it had."""
+    cores: int = 0
+    major_faults: int = 0
+    swapped_in: bool = False
+    device_bytes: int | None = None
+    """Bytes that block devices read for it, as the kernel counts; None if that is not known."""
+    sources: str = ""
+    """Where times come from: those of the ledger, and `recorder`, `samples`."""
+    samples: int = 0
+    lacks: tuple[str, ...] = field(default_factory=tuple)
+    """What could not be seen, as sentences."""
+
+    def seconds(self, *kinds: ShareKind) -> float:
+        """Return the time of these kinds."""
+        return sum(share.seconds for share in self.shares if share.kind in kinds)
+
+    def fraction(self, *kinds: ShareKind) -> float:
+        """Return the part of the wall time of these kinds."""
+        return self.seconds(*kinds) / self.wall_s if self.wall_s > 0 else 0.0

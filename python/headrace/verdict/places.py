@@ -1,0 +1,52 @@
+"""Which storage holds a file of a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from headrace.errors import HeadraceError
+from headrace.system import block_queue, devices
+from headrace.system.mounts import Mount, mount_of
+from headrace.system.network_filesystems import recognise
+from headrace.verdict.observation import StoragePlace
+
+_IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs", "devtmpfs")
+UNKNOWN = StoragePlace("unknown", "")
+
+
+def places_of(paths: Iterable[str]) -> dict[str, StoragePlace]:
+    """Return the place of each path that this machine can reach, else `UNKNOWN`."""
+    by_folder: dict[Path, StoragePlace] = {}
+    found: dict[str, StoragePlace] = {}
+    for path in paths:
+        folder = Path(path).parent if path.startswith("/") else None
+        if folder is None:
+            found[path] = UNKNOWN  # a hashed name
+            continue
+        if folder not in by_folder:
+            by_folder[folder] = _place_of(folder)
+        found[path] = by_folder[folder]
+    return found
+
+
+def _place_of(folder: Path) -> StoragePlace:
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        return _place(mount_of(folder))
+    except HeadraceError:
+        return UNKNOWN
+
+
+def _place(mount: Mount) -> StoragePlace:
+    read_ahead = block_queue.read_read_ahead(mount)
+    if recognise(mount) is not None or mount.filesystem.partition(".")[0] == "fuse":
+        return StoragePlace("network", str(mount.directory), mount.filesystem, None, read_ahead)
+    if mount.filesystem in _IN_MEMORY:
+        return StoragePlace("memory", mount.filesystem, mount.filesystem)
+    names = devices.devices_of(mount)
+    if not names:
+        return StoragePlace("unknown", str(mount.directory), mount.filesystem, None, read_ahead)
+    rotational = devices.describe(names[0]).rotational
+    return StoragePlace("block", "+".join(names), mount.filesystem, rotational, read_ahead)

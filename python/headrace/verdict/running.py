@@ -1,0 +1,110 @@
+"""Runs a program for a verdict: recorded where that is possible, watched always."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.profiles.recorder import ObservedRun, observe
+from headrace.profiles.steps import Recording
+from headrace.verdict.calls import accesses_of
+from headrace.verdict.observation import Access, Observation
+from headrace.verdict.places import places_of
+from headrace.verdict.shares import Counts, shares_of
+from headrace.verdict.watching import ProgramWatch
+
+
+@dataclass(frozen=True)
+class ObservedProgram:
+    """A program that has ended: what was seen of it, and its recording where there is one."""
+
+    observation: Observation
+    recording: Recording | None
+    exit_code: int
+
+
+def run(command: Sequence[str], name: str, place: Path) -> ObservedProgram:
+    """Run the command until it ends and return what was seen.
+
+    The recording's data is kept at `place` while it runs. Raises ProgramError for a program that
+    does not exist or may not be run.
+    """
+    watches: list[ProgramWatch] = []
+
+    def watching(pid: int) -> ProgramWatch:
+        watches.append(ProgramWatch(pid))
+        return watches[0]
+
+    run = observe(command, name, place, watching)
+    return ObservedProgram(
+        _observation(command, run, watches[0]), run.recording, run.ended.exit_code
+    )
+
+
+def observation_of(recording: Recording) -> Observation:
+    """Return what a stored profile alone shows."""
+    accesses = accesses_of(recording, places_of(file.path for file in recording.files))
+    counts = Counts(
+        recording.duration_ns * 1e-9,
+        recording.cpu_ns * 1e-9,
+        recording.cpu_wait_ns * 1e-9,
+        threads=_threads(recording),
+    )
+    return Observation(
+        command=recording.command,
+        wall_s=counts.wall_s,
+        shares=shares_of(counts, accesses),
+        accesses=accesses,
+        sources="profile",
+        lacks=("sleep, connections and page faults of maps are in “other”",),
+    )
+
+
+def _observation(command: Sequence[str], run: ObservedRun, watch: ProgramWatch) -> Observation:
+    ended, recording = run.ended, run.recording
+    accesses: tuple[Access, ...] = ()
+    lacks: list[str] = []
+    if recording is not None:
+        accesses = accesses_of(recording, places_of(file.path for file in recording.files))
+        lacks += recording.notes
+    else:
+        lacks.append(f"its reads and writes are not known: {run.not_recorded}")
+    row = watch.row
+    assert row is not None, "the watch ends with the program"
+    wall_s = (ended.end_ns - ended.begin_ns) * 1e-9
+    recorded_wait_s = recording.cpu_wait_ns * 1e-9 if recording is not None else 0.0
+    # The ledger's row is cut to the wall time; here times of all threads are summed.
+    uncut = (row.wall_s + row.residue_s) / row.wall_s
+    counts = Counts(
+        wall_s,
+        max(ended.usage.ru_utime + ended.usage.ru_stime, row.on_cpu_s * uncut),
+        max(row.wait_cpu_s * uncut, recorded_wait_s, ended.cpu_wait_ns * 1e-9),
+        row.wait_block_s * uncut,
+        watch.memory_stall_s,
+        _threads(recording) if recording is not None else 1,
+        watch.samples,
+        sorted(watch.connections),
+    )
+    return Observation(
+        command=tuple(command),
+        wall_s=wall_s,
+        shares=shares_of(counts, accesses),
+        accesses=accesses,
+        exit_code=ended.exit_code,
+        connections=tuple(counts.connections),
+        cores=len(os.sched_getaffinity(0)),
+        major_faults=ended.usage.ru_majflt,
+        swapped_in=watch.swapped_in,
+        device_bytes=ended.counts.device_bytes if ended.counts is not None else None,
+        sources="+".join(
+            [row.ledger_source, *(["recorder"] if recording is not None else []), "samples"]
+        ),
+        samples=sum(watch.samples.values()),
+        lacks=tuple(lacks),
+    )
+
+
+def _threads(recording: Recording) -> int:
+    return int(recording.steps.thread.max(initial=0)) + 1

@@ -1,0 +1,110 @@
+"""Where the wall time of a program went, from counts of different sources; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from headrace.system.doing import Doing
+from headrace.verdict.observation import Access, ShareKind, TimeShare
+
+_OF_DOING: dict[Doing, ShareKind] = {
+    "sleep": "sleep", "connection": "connection", "pipe": "pipe", "lock": "lock",
+}  # fmt: skip
+_STORAGE: tuple[Doing, ...] = ("block", "network", "fuse")
+_ASLEEP: tuple[Doing, ...] = ("sleep", "connection", "pipe", "lock", "other", "stopped")
+_SAMPLES_LEAST = 10
+"""Fewer samples say nothing of shares."""
+_MEMORY_LEAST = 0.02
+"""A smaller part of the wall time under memory pressure is that of any program that starts."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What was counted of a program. Times in seconds, summed over its threads."""
+
+    wall_s: float
+    cpu_s: float
+    wait_cpu_s: float = 0.0
+    kernel_block_s: float = 0.0
+    """The kernel's delay accounting, where it is on."""
+    memory_stall_s: float = 0.0
+    """Some task of the machine waited for memory (PSI)."""
+    threads: int = 1
+    samples: Mapping[Doing, int] = field(default_factory=dict[Doing, int])
+    connections: Sequence[str] = ()
+
+
+def shares_of(counts: Counts, accesses: Sequence[Access]) -> tuple[TimeShare, ...]:
+    """Return the parts of the wall time, the largest first.
+
+    Waits for storage are the largest of three counts: of the recorded calls, of samples, and of
+    the kernel's delay accounting; what calls do not show are page faults of maps. Where threads
+    add up to more than the wall time, all parts are scaled to it.
+    """
+    wall_s = counts.wall_s
+    free_s = max(0.0, max(1, counts.threads) * wall_s - counts.cpu_s - counts.wait_cpu_s)
+    on_storage = [each for each in accesses if each.place.kind in ("block", "network", "unknown")]
+    calls_s = sum(each.waited_s for each in on_storage)
+    seen_s = sum(_sampled_s(counts, each) for each in _STORAGE)
+    storage_s = min(free_s, max(calls_s, counts.kernel_block_s, seen_s))
+    counted_s = counts.cpu_s + counts.wait_cpu_s + storage_s
+    scale = min(1.0, wall_s / counted_s) if counted_s > 0 else 1.0
+    found = [
+        TimeShare("cpu", "", counts.cpu_s * scale),
+        TimeShare("wait-cpu", "", counts.wait_cpu_s * scale),
+        *_storage(counts, on_storage, storage_s * scale),
+    ]
+    found += _others(counts, max(0.0, wall_s - sum(share.seconds for share in found)))
+    return tuple(
+        sorted((share for share in found if share.seconds > 0), key=lambda share: -share.seconds)
+    )
+
+
+def _sampled_s(counts: Counts, what: Doing) -> float:
+    total = sum(counts.samples.values())
+    return counts.wall_s * counts.samples.get(what, 0) / total if total >= _SAMPLES_LEAST else 0.0
+
+
+def _storage(counts: Counts, accesses: Sequence[Access], storage_s: float) -> list[TimeShare]:
+    """Divide the waits for storage: memory first, the rest as the calls waited."""
+    memory_s = min(storage_s, counts.memory_stall_s)
+    if memory_s < _MEMORY_LEAST * counts.wall_s:
+        memory_s = 0.0
+    calls_s = sum(each.waited_s for each in accesses)
+    left_s = storage_s - memory_s
+    found = [TimeShare("memory", "", memory_s)]
+    by_calls_s = min(left_s, calls_s)
+    for each in accesses:
+        if each.waited_s > 0:
+            kind: ShareKind = "network" if each.place.kind == "network" else "block"
+            part_s = by_calls_s * each.waited_s / calls_s
+            found.append(TimeShare(kind, each.place.name, part_s))
+    # Page faults, and programs without a recording.
+    network_s = _sampled_s(counts, "network") + _sampled_s(counts, "fuse")
+    block_s = max(_sampled_s(counts, "block"), counts.kernel_block_s)
+    unseen_s = left_s - by_calls_s
+    if unseen_s > 0:
+        of_network = network_s / (network_s + block_s) if network_s + block_s > 0 else 0.0
+        found.append(TimeShare("network", "", unseen_s * of_network))
+        found.append(TimeShare("block", "", unseen_s * (1 - of_network)))
+    return found
+
+
+def _others(counts: Counts, rest_s: float) -> list[TimeShare]:
+    """Divide what is left by what the samples show."""
+    kinds: dict[Doing, int] = {each: counts.samples.get(each, 0) for each in _ASLEEP}
+    total = sum(kinds.values())
+    if sum(counts.samples.values()) < _SAMPLES_LEAST or not total:
+        return [TimeShare("other", "", rest_s)]
+    where = counts.connections[0] if len(counts.connections) == 1 else ""
+    summed: dict[ShareKind, float] = {}
+    for what, number in kinds.items():
+        kind = _OF_DOING.get(what, "other")
+        if kind == "lock" and counts.connections:
+            kind = "connection"  # a thread of a client library reads the socket for it
+        summed[kind] = summed.get(kind, 0.0) + rest_s * number / total
+    return [
+        TimeShare(kind, where if kind == "connection" else "", seconds)
+        for kind, seconds in summed.items()
+    ]

@@ -1,0 +1,84 @@
+"""Watches a program while it runs: its ledger, what its threads do, memory pressure."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+
+from headrace.probes.family_ledger import FamilyMeter
+from headrace.probes.ledger import LedgerRow
+from headrace.system.accounting import CounterFile, pressure_totals_us
+from headrace.system.doing import Doing, connections, doing, tree
+
+_SAMPLE_S = 0.02
+_SHARE_OF_A_CORE = 0.01
+"""So much of a core's time do samples take at most."""
+_CONNECTIONS_S = 0.5
+
+
+class ProgramWatch:
+    """Watches a process and its descendants from `__enter__` to `__exit__`."""
+
+    def __init__(self, pid: int) -> None:
+        self.samples: Counter[Doing] = Counter()
+        self.connections: set[str] = set()
+        self.memory_stall_s = 0.0
+        self.swapped_in = False
+        self.row: LedgerRow | None = None
+        self._pid = pid
+        self._connections_due_s = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._sample, name="headrace-why", daemon=True)
+        self._meter = FamilyMeter(pid, network=False)
+        self._before = _memory()
+
+    def __enter__(self) -> ProgramWatch:
+        self._meter.begin()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.row = self._meter.end()
+        stalled_s, swapped = _memory()
+        self.memory_stall_s = stalled_s - self._before[0]
+        self.swapped_in = swapped > self._before[1]
+
+    def _sample(self) -> None:
+        pause_s = _SAMPLE_S
+        while not self._stop.wait(pause_s):
+            pause_s = max(_SAMPLE_S, self._look() / _SHARE_OF_A_CORE)
+
+    def _look(self) -> float:
+        """Add one sample; return the CPU time that it took."""
+        began_s = time.thread_time()
+        pids = tree(self._pid)
+        what = doing(pids)
+        if what is not None:
+            self.samples[what] += 1
+        if time.monotonic() >= self._connections_due_s:
+            self._connections_due_s = time.monotonic() + _CONNECTIONS_S
+            self.connections |= set(connections(pids))
+        return time.thread_time() - began_s
+
+
+def _memory() -> tuple[float, int]:
+    """Return the time in which a task of the machine waited for memory, and pages swapped in."""
+    stalled_s, swapped = 0.0, 0
+    with contextlib.suppress(OSError), CounterFile("/proc/pressure/memory", 256) as file:
+        stalled_s = pressure_totals_us(file.read())[0] * 1e-6
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("pswpin "):
+                swapped = int(line.split()[1])
+    return stalled_s, swapped

@@ -1,0 +1,185 @@
+"""A verdict in five lines of at most 80 columns; pure."""
+
+from __future__ import annotations
+
+import signal
+import textwrap
+from dataclasses import dataclass
+
+from headrace.units import format_amount, format_bytes, format_seconds
+from headrace.verdict.limit import ProgramLimit, limit_of
+from headrace.verdict.observation import STORAGE, Access, Observation, TimeShare
+
+COLUMNS = 80
+LINES = 5
+_SHOWN_LEAST = 0.01
+_NAME_COLUMNS = 28
+_TIED = "\u00a0"
+"""Ties a number to its unit until lines are wrapped."""
+_RANDOM = 0.5
+"""From this share of jumps on, reads are called random."""
+_SEQUENTIAL = 0.1
+
+
+@dataclass(frozen=True)
+class ProgramVerdict:
+    """What the observation means."""
+
+    observation: Observation
+    limit: ProgramLimit
+    lines: tuple[str, ...]
+
+
+def verdict_of(seen: Observation) -> ProgramVerdict:
+    """Return the verdict on an observation."""
+    limit = limit_of(seen)
+    lines = [_time_line(seen), f"Limit: {_limit_words(seen, limit)}."]
+    lines += _wrapped(f"Change: {_change_words(seen, limit)}.", LINES - len(lines) - 1)
+    lines += _wrapped(_doubt(seen), LINES - len(lines))
+    return ProgramVerdict(seen, limit, tuple(_fit(line).replace(_TIED, " ") for line in lines))
+
+
+def percent(fraction: float) -> str:
+    """Return a share of the time."""
+    return f"{100 * fraction:.0f}{_TIED}%"
+
+
+def short(name: str) -> str:
+    """Return a name with its middle left out if it is long."""
+    if len(name) <= _NAME_COLUMNS:
+        return name
+    half = (_NAME_COLUMNS - 1) // 2
+    return f"{name[:half]}…{name[-half:]}"
+
+
+def share_words(share: TimeShare) -> str:
+    """Return what a part of the time was spent on."""
+    where = short(share.where)
+    words = {
+        "cpu": "on CPU",
+        "wait-cpu": "waiting for a CPU",
+        "block": f"block I/O on {where}" if where else "block I/O",
+        "network": f"network storage {where}" if where else "network storage",
+        "memory": "waiting for memory",
+        "connection": f"connection to {where}" if where else "connections",
+        "sleep": "asleep",
+        "pipe": "pipes or terminal",
+        "lock": "locks",
+        "other": "other",
+    }
+    return words[share.kind]
+
+
+def _time_line(seen: Observation) -> str:
+    """Return the shares that fit into a line; what does not fit counts as other."""
+    shown = [
+        share
+        for share in seen.shares
+        if share.kind != "other" and share.seconds >= _SHOWN_LEAST * seen.wall_s
+    ]
+    whole = f" of {format_seconds(seen.wall_s)}{_exit_words(seen.exit_code)}"
+    while True:
+        rest_s = seen.wall_s - sum(share.seconds for share in shown)
+        parts = [f"{percent(share.seconds / seen.wall_s)} {share_words(share)}" for share in shown]
+        if rest_s >= _SHOWN_LEAST * seen.wall_s:
+            parts.append(f"{percent(rest_s / seen.wall_s)} other")
+        line = f"{', '.join(parts)}{whole}"
+        if len(line) <= COLUMNS or not shown:
+            return line
+        shown.pop()
+
+
+def _exit_words(code: int | None) -> str:
+    if code is None:
+        return ""
+    if code < 0:
+        return f"; ended by {signal.Signals(-code).name}"
+    return f"; exit code {code}"
+
+
+def _limit_words(seen: Observation, limit: ProgramLimit) -> str:
+    share = percent(limit.fraction)
+    if limit.kind == "too-short":
+        return f"not known: {format_seconds(seen.wall_s)} is too short to judge"
+    if limit.kind in STORAGE:
+        reads = access_words(limit.access) if limit.access is not None else ""
+        name = short(limit.where) or ("page faults" if seen.major_faults else "storage")
+        return f"{name}{': ' if reads else ''}{reads}"
+    words = {
+        "cpu": "the CPU: it computes, on "
+        f"{seen.seconds('cpu') / seen.wall_s:.2f} of {seen.cores or '?'} cores",
+        "wait-cpu": f"too few CPUs: for {share} of its time it could run and had none",
+        "memory": "memory: pages were reclaimed and read again"
+        + (", from swap" if seen.swapped_in else ""),
+        "connection": "a connection: it waits for "
+        + (short(", ".join(seen.connections)) or "sockets"),
+        "sleep": "none of this machine: it sleeps, or waits for a timer",
+        "pipe": "another program or a terminal, at a pipe",
+        "lock": "itself: its threads wait for one another",
+    }
+    return words.get(limit.kind, "not known: it neither ran nor waited for storage")
+
+
+def access_words(access: Access) -> str:
+    """Return the reads on a place: size, order, span, and how long each waited."""
+    if access.slow_reads == 0 or access.other_calls_s > access.waited_s / 2:
+        return (
+            f"{format_amount(access.bytes_written)} written; opens, writes and fsync wait"
+            if access.bytes_written
+            else "opens and stats wait"
+        )
+    order = (
+        "at random"
+        if access.random_fraction >= _RANDOM
+        else "in order"
+        if access.random_fraction <= _SEQUENTIAL
+        else "partly in order"
+    )
+    return (
+        f"reads of {format_bytes(round(access.read_bytes_median))} {order} over "
+        f"{format_amount(access.bytes_unique)}, {format_seconds(access.slow_read_s)} a wait"
+    )
+
+
+def _change_words(seen: Observation, limit: ProgramLimit) -> str:
+    on_storage = seen.fraction(*STORAGE)
+    saves = (
+        f"no storage would save more than {percent(on_storage)}"
+        if on_storage >= _SHOWN_LEAST
+        else "no storage would make it faster"
+    )
+    if limit.kind == "too-short":
+        return "run it on more events, 10 s or longer, for an answer"
+    if limit.kind in STORAGE:
+        return f"storage that answers at once would save {percent(on_storage)}, at most"
+    words = {
+        "cpu": f"{saves}; its code, or more cores, would",
+        "wait-cpu": "fewer jobs at once on these cores would save "
+        f"{percent(limit.fraction)}, at most",
+        "memory": f"more memory, or fewer jobs at once; {saves}",
+        "connection": "a nearer or faster server, or a local copy, would save "
+        f"{percent(limit.fraction)}, at most",
+        "sleep": f"what it waits for must come sooner; {saves}",
+        "pipe": f"watch the program at the other end; {saves}",
+        "lock": f"{saves}; threads that share less",
+    }
+    return words.get(limit.kind, saves)
+
+
+def _doubt(seen: Observation) -> str:
+    """Return the sources of the times, and what could not be seen."""
+    lacking = f"; {'; '.join(seen.lacks)}" if seen.lacks else ""
+    count = f" ({seen.samples})" if seen.samples else ""
+    return f"From {seen.sources.replace('+', ', ')}{count}{lacking}."
+
+
+def _wrapped(text: str, most: int) -> list[str]:
+    lines = textwrap.wrap(text, COLUMNS, subsequent_indent="  ", break_long_words=True)
+    if len(lines) > most:
+        lines = lines[: max(1, most)]
+        lines[-1] = f"{lines[-1][: COLUMNS - 2]} …"
+    return lines
+
+
+def _fit(line: str) -> str:
+    return line if len(line) <= COLUMNS else f"{line[: COLUMNS - 1]}…"

@@ -1,0 +1,118 @@
+"""Verdicts: shares of the wall time, the limit, and the five lines, from what was seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headrace.verdict.limit import limit_of
+from headrace.verdict.observation import Access, Observation, StoragePlace, TimeShare
+from headrace.verdict.shares import Counts, shares_of
+from headrace.verdict.words import COLUMNS, LINES, verdict_of
+
+DISK = StoragePlace("block", "sda1", "ext4", True, 128 << 10)
+NFS = StoragePlace(
+    "network", "/mnt/a rather long name of a directory/of the experiment/data", "nfs4"
+)
+RANDOM = Access(DISK, 500, 500 * 4096, 500 * 4096, 0, 4096.0, 1.0, 4.1, 490, 8.3e-3)
+
+
+def seen(*shares: TimeShare, **fields: object) -> Observation:
+    wall_s = sum(share.seconds for share in shares)
+    return replace(
+        Observation(("job",), wall_s, tuple(sorted(shares, key=lambda each: -each.seconds))),
+        **fields,
+    )
+
+
+def test_shares_add_up_to_the_wall_time() -> None:
+    counts = Counts(10.0, 5.7, 0.2, samples={"sleep": 30, "running": 70})
+    shares = shares_of(counts, [RANDOM])
+    assert sum(share.seconds for share in shares) == pytest.approx(10.0)
+    by_kind = {(share.kind, share.where): share.seconds for share in shares}
+    # 4.1 s in calls are not more than the time in which it neither ran nor waited for a CPU.
+    assert by_kind["block", "sda1"] == pytest.approx(4.1)
+    assert by_kind["cpu", ""] == pytest.approx(5.7)
+
+
+def test_two_processes_on_one_cpu_wait_for_it_half_of_their_time() -> None:
+    shares = shares_of(Counts(3.0, 3.0, 3.0), [])
+    assert {share.kind: share.seconds for share in shares} == pytest.approx(
+        {"cpu": 1.5, "wait-cpu": 1.5}
+    )
+
+
+def test_calls_that_were_preempted_do_not_count_twice() -> None:
+    shares = shares_of(Counts(4.0, 2.0, 1.9), [RANDOM])
+    block_s = sum(share.seconds for share in shares if share.kind == "block")
+    assert block_s == pytest.approx(0.1)
+
+
+def test_page_faults_of_maps_are_block_io_without_a_call() -> None:
+    counts = Counts(10.0, 2.0, samples={"running": 20, "block": 80})
+    shares = shares_of(counts, [replace(RANDOM, waited_s=0.0)])
+    assert (shares[0].kind, shares[0].where) == ("block", "")
+    assert shares[0].seconds == pytest.approx(8.0)
+
+
+def test_memory_pressure_comes_before_block_io() -> None:
+    counts = Counts(10.0, 1.0, memory_stall_s=6.0, samples={"block": 90, "running": 10})
+    assert limit_of(seen(*shares_of(counts, []))).kind == "memory"
+
+
+def test_a_sleeping_program_is_not_limited_by_storage() -> None:
+    counts = Counts(10.0, 0.1, samples={"sleep": 99, "running": 1})
+    verdict = verdict_of(seen(*shares_of(counts, [replace(RANDOM, waited_s=0.2)])))
+    assert verdict.limit.kind == "sleep"
+    assert "sleeps" in verdict.lines[1]
+
+
+def test_few_samples_say_nothing() -> None:
+    shares = shares_of(Counts(1.0, 0.1, samples={"sleep": 3}), [])
+    assert {share.kind for share in shares} == {"cpu", "other"}
+
+
+def test_a_thread_that_waits_for_its_client_librarys_reader_waits_for_the_connection() -> None:
+    counts = Counts(10.0, 0.5, samples={"lock": 95, "running": 5}, connections=("10.0.0.1:1094",))
+    (first, *_) = shares_of(counts, [])
+    assert (first.kind, first.where) == ("connection", "10.0.0.1:1094")
+
+
+@pytest.mark.parametrize(
+    ("observation", "limit", "words"),
+    [
+        (seen(TimeShare("cpu", "", 9.9), TimeShare("block", "sda1", 0.1)), "cpu", "more than 1 %"),
+        (
+            seen(TimeShare("cpu", "", 9.9), TimeShare("other", "", 0.1)),
+            "cpu",
+            "no storage would make",
+        ),
+        (
+            seen(TimeShare("wait-cpu", "", 6.0), TimeShare("cpu", "", 4.0)),
+            "wait-cpu",
+            "60 %, at most",
+        ),
+        (
+            seen(TimeShare("block", "sda1", 6.0), TimeShare("cpu", "", 4.0), accesses=(RANDOM,)),
+            "block",
+            "reads of 4 KiB at random over 2.05 MB, 8.3 ms a wait",
+        ),
+        (
+            seen(TimeShare("network", NFS.name, 6.0), TimeShare("cpu", "", 4.0)),
+            "network",
+            "save 60 %",
+        ),
+        (seen(TimeShare("memory", "", 6.0), TimeShare("cpu", "", 4.0)), "memory", "more memory"),
+        (seen(TimeShare("cpu", "", 0.2)), "too-short", "too short to judge"),
+        (seen(TimeShare("other", "", 5.0)), "other", "neither ran nor waited"),
+    ],
+)
+def test_five_lines_of_80_columns(observation: Observation, limit: str, words: str) -> None:
+    lacking = ("not seen: 12 MB read (the kernel counted 14 MB): the profile lacks them",) * 5
+    for each in (observation, replace(observation, lacks=lacking, exit_code=-9)):
+        verdict = verdict_of(each)
+        assert verdict.limit.kind == limit
+        assert words in " ".join(line.strip() for line in verdict.lines)
+        assert len(verdict.lines) <= LINES
+        assert max(map(len, verdict.lines)) <= COLUMNS
