@@ -1,8 +1,10 @@
 """Run Headrace commands in processes forked from one that has imported the libraries they use.
 
-A command spends more CPU time on the import of pandas, Arrow and SciPy than on a small
-study, and the tests run hundreds. Here other packages than Headrace's are imported once for all
-commands of a test process. Headrace's own modules are imported by each command, in its order.
+A command spends more CPU time on imports than on a small study, and the tests run hundreds. Here
+what most commands import is imported once for all commands of a test process. The order of imports
+is not what users have; no order can fail, as no modules import each other
+(`tests/unit/test_house.py`), and what a command imports is tested in processes of its own
+(`tests/unit/test_start_up.py`).
 
 `python command_server.py DESCRIPTOR` serves the socket DESCRIPTOR; `CommandServer` is its client.
 """
@@ -36,7 +38,22 @@ LIBRARIES = (
         "rich.console",
     ),
     *("rich.table", "rich.progress", "scipy.special", "tomllib", "typer", "typer._adapters"),
+    *("cryptography.x509", "hist", "packaging.version", "prometheus_client", "psutil"),
+    *("statistics", "tree_sitter_toml", "urllib.request", "xxhash"),
 )
+
+OWN = (
+    "headrace.library",
+    "headrace.engine.measure",
+    "headrace.engine.estimate",
+    "headrace.engine.simulate.where",
+    "headrace.analysis.find",
+    "headrace.records.tables",
+    "headrace.report.html",
+    "headrace.traces",
+)
+"""Modules of Headrace with which most others come; none of `headrace.cli`, whose consoles take
+their width from the environment."""
 
 READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "OMP_", "OPENBLAS_", "TZ", "MALLOC", "ASAN")
 """Beginnings of the names of variables that a process reads when it starts or imports."""
@@ -210,7 +227,7 @@ def _become(channel: socket.socket, out: int, err: int) -> _Order:
 
 def main() -> None:
     """Serve; in the process of a command, run it."""
-    for name in LIBRARIES:
+    for name in (*LIBRARIES, *OWN):
         importlib.import_module(name)
     import gc
 
