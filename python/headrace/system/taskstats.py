@@ -78,7 +78,8 @@ class _Taskstats(ctypes.Structure):
         ("read_bytes", ctypes.c_uint64),
         ("write_bytes", ctypes.c_uint64),
         ("cancelled_write_bytes", ctypes.c_uint64),
-        ("later_than_io", ctypes.c_uint64 * 9),
+        ("later_than_io", ctypes.c_uint64 * 8),
+        ("thrashing_delay_total", ctypes.c_uint64),
         ("ac_btime64", ctypes.c_uint64),
         ("compact", ctypes.c_uint64 * 2),
         ("ac_tgid", ctypes.c_uint32),
@@ -89,11 +90,13 @@ _NAMED = (
     "version",
     "cpu_delay_total",
     "blkio_delay_total",
+    "swapin_delay_total",
     "cpu_run_virtual_total",
     "ac_pid",
     "ac_ppid",
     "ac_etime",
     "hiwater_rss",
+    "thrashing_delay_total",
     "ac_tgid",
 )
 
@@ -132,6 +135,9 @@ class TaskDelays(msgspec.Struct, frozen=True):
     """0 in the answer for a whole process."""
     lived_ns: int = 0
     """Lifetime of the thread of an exit event, to 1 us. Invalid for a whole process."""
+    wait_memory_ns: int = 0
+    """For pages that had been dropped or swapped out for lack of memory; part of `wait_block_ns`
+    except for swap-in on kernels before 5.19."""
 
 
 class TaskstatsSocket:
@@ -300,7 +306,7 @@ def _parse(data: bytes) -> Iterator[tuple[int, TaskDelays]]:
 def _delays(raw: bytes | bytearray, offset: int = 0) -> TaskDelays:
     if len(raw) < _FIELDS.size:  # of an older kernel
         raw += b"\0" * (_FIELDS.size - len(raw))
-    version, wait_cpu, wait_block, run, pid, parent, lived_us, peak_kib, process = (
+    version, wait_cpu, wait_block, swap, run, pid, parent, lived_us, peak_kib, thrash, process = (
         _FIELDS.unpack_from(raw, offset)
     )
     return TaskDelays(
@@ -312,6 +318,7 @@ def _delays(raw: bytes | bytearray, offset: int = 0) -> TaskDelays:
         wait_block,
         peak_kib * 1024,
         lived_us * 1000,
+        swap + thrash,
     )
 
 

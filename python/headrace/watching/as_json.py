@@ -1,0 +1,68 @@
+"""A look at jobs as JSON. docs/watch.md lists the fields."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime
+
+from headrace.watching.job import JobSample, Used
+from headrace.watching.watcher import NodeSample
+
+
+def line(sample: NodeSample) -> str:
+    """Return one look as one line."""
+    wall = datetime.fromtimestamp(time.time() - time.monotonic() + sample.time_s, UTC)
+    return json.dumps(
+        {
+            "time": wall.isoformat(timespec="milliseconds"),
+            "interval_s": round(sample.interval_s, 6),
+            "cost_cpu_s": round(sample.cost_s, 6),
+            "notes": sample.notes,
+            "jobs": [_job(job) for job in sample.by_loss],
+        }
+    )
+
+
+def _job(job: JobSample) -> dict[str, object]:
+    return {
+        "key": job.key,
+        "name": job.name,
+        "processes": job.processes,
+        "threads": job.threads,
+        "ended": job.ended,
+        "sources": job.sources,
+        "lacks": job.lacks,
+        "interval": _used(job.last),
+        "total": _used(job.total),
+    }
+
+
+def _used(used: Used) -> dict[str, object]:
+    ledger, moved = used.ledger, used.moved
+    return {
+        "wall_s": ledger.wall_s,
+        "cpu_s": used.cpu_s,
+        "user_s": used.user_s,
+        "system_s": used.system_s,
+        "on_cpu_s": ledger.on_cpu_s,
+        "wait_cpu_s": ledger.wait_cpu_s,
+        "wait_block_s": ledger.wait_block_s,
+        "wait_network_s": ledger.wait_network_s,
+        "wait_memory_s": ledger.wait_memory_s,
+        "other_s": ledger.other_s,
+        "uncertainty_s": ledger.uncertainty_s,
+        "waits": [
+            {"kind": wait.kind, "place": wait.place, "s": seconds}
+            for wait, seconds in sorted(ledger.waits_s.items(), key=lambda each: -each[1])
+        ],
+        "efficiency": used.cpu_s / ledger.wall_s if ledger.wall_s else None,
+        "samples": used.samples,
+        "bytes_requested": moved.read + moved.written,
+        "bytes_read": moved.read,
+        "bytes_served": moved.served,
+        "bytes_written": moved.written,
+        "bytes_storage_read": moved.storage_read,
+        "bytes_storage_written": moved.storage_written,
+        "read_calls": moved.read_calls,
+    }

@@ -1,0 +1,40 @@
+"""Jobs by process id: `headrace watch --pid 4711`. A process and its descendants are one job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from typing_extensions import override
+
+from headrace.errors import UsageError
+from headrace.system.process_scan import program_name
+from headrace.watching.finders import Finder, FoundJob
+from headrace.watching.process import name_of, start_ticks
+
+
+class PidFinder(Finder):
+    """Each process that the user names is a job."""
+
+    kind: ClassVar[str] = "pid"
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(names)
+        self._jobs: list[FoundJob] = []
+        for text in dict.fromkeys(names):
+            if not (text.isascii() and text.isdigit() and 0 < int(text) < 1 << 31):
+                raise UsageError(f"--pid {text}: not a process id", hint="for example --pid 4711")
+            pid = int(text)
+            started = start_ticks(pid)
+            if started is None:
+                raise UsageError(
+                    f"--pid {pid}: no such process",
+                    hint="it may have ended; `ps` lists the processes, --user those of a user",
+                )
+            name = f"{pid} {program_name(pid, name_of(pid))}"
+            self._jobs.append(FoundJob(f"{pid}.{started}", name, frozenset({pid})))
+
+    @override
+    def find(self) -> list[FoundJob]:
+        """Return the jobs; those that have ended, too."""
+        return self._jobs

@@ -1,0 +1,386 @@
+"""The counters of one job: of all its processes, those that it starts and those that end, too."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from headrace.probes.ledger import of_processes
+from headrace.system.accounting import NS_PER_TICK, IoCounts, Times, possible
+from headrace.system.taskstats import TaskDelays, TaskstatsSocket
+from headrace.watching.finders import FoundJob
+from headrace.watching.ledger import Ledger, Spent, State, WaitEstimate
+from headrace.watching.process import ProcessCounters, ProcessReading, start_ticks
+
+
+@dataclass
+class Moved:
+    """Bytes of a job."""
+
+    read: int = 0
+    """Returned by read calls."""
+    written: int = 0
+    """Passed to write calls."""
+    storage_read: int = 0
+    """Read from storage on its behalf, by calls, page faults and read-ahead."""
+    storage_written: int = 0
+    """That it made storage write, possibly later."""
+    read_calls: int = 0
+
+    @property
+    def served(self) -> int:
+        """Given to the job: by read calls or, if more (mapped files), from storage."""
+        return max(self.read, self.storage_read)
+
+    def __add__(self, other: Moved) -> Moved:
+        """Return the sum."""
+        return Moved(*(a + b for a, b in zip(self._all(), other._all(), strict=True)))
+
+    def __sub__(self, other: Moved) -> Moved:
+        """Return the increase since `other`, never below zero."""
+        return Moved(*(max(0, a - b) for a, b in zip(self._all(), other._all(), strict=True)))
+
+    def __ge__(self, other: Moved) -> bool:
+        """Return whether each number is at least that of `other`."""
+        return all(a >= b for a, b in zip(self._all(), other._all(), strict=True))
+
+    def _all(self) -> tuple[int, int, int, int, int]:
+        return self.read, self.written, self.storage_read, self.storage_written, self.read_calls
+
+
+@dataclass
+class Used:
+    """What a job used in an interval."""
+
+    spent: Spent = field(default_factory=Spent)
+    moved: Moved = field(default_factory=Moved)
+    user_s: float = 0.0
+    system_s: float = 0.0
+    samples: int = 0
+    """Samples of the states of its threads."""
+
+    def add(self, other: Used) -> None:
+        """Add another interval."""
+        self.spent.add(other.spent)
+        self.moved = self.moved + other.moved
+        self.user_s += other.user_s
+        self.system_s += other.system_s
+        self.samples += other.samples
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time of all its threads."""
+        return self.spent.run_ns / 1e9
+
+    @property
+    def ledger(self) -> Ledger:
+        """Where its wall time went."""
+        return self.spent.ledger()
+
+
+@dataclass(frozen=True)
+class JobSample:
+    """One job at one look."""
+
+    key: str
+    name: str
+    processes: int
+    threads: int
+    ended: bool
+    last: Used
+    """Since the look before."""
+    total: Used
+    """Since it was first seen."""
+    began_s: float
+    """When it was first seen, on the monotonic clock."""
+    sources: tuple[str, ...]
+    """Where its numbers come from."""
+    lacks: tuple[str, ...]
+    """What could not be read, for people."""
+
+
+class JobMeter:
+    """Measures one job from its first `look` on."""
+
+    def __init__(self, found: FoundJob, taskstats: TaskstatsSocket | None) -> None:
+        self.found = found
+        self.processes: dict[int, ProcessCounters] = {}
+        self.states: Counter[State] = Counter()
+        """Samples since the last look; the watcher adds them."""
+        self.running_samples = 0
+        self._taskstats = taskstats
+        self.delays = False
+        """Whether the kernel counts block I/O waits of processes that start now."""
+        self._readings: dict[int, ProcessReading] = {}
+        self._gone = Moved()
+        """Bytes of processes that ended and whose parents do not have them."""
+        self._moved = Moved()
+        self._estimate = WaitEstimate()
+        self._began_ns = 0
+        self._last_ns = 0
+        self._kernel_counts = False
+        self._total = Used()
+        self._denied = False
+
+    # -- which processes --
+
+    def join(self, pids: Iterable[int]) -> list[int]:
+        """Add processes and their descendants; return those that are new."""
+        new: list[int] = []
+        waiting = [pid for pid in pids if pid not in self.processes]
+        while waiting:
+            pid = waiting.pop()
+            if pid in self.processes:
+                continue
+            try:
+                counters = ProcessCounters(pid)
+            except OSError:
+                continue
+            self.processes[pid] = counters
+            new.append(pid)
+            with contextlib.suppress(OSError):
+                counters.threads.refresh(0)
+                waiting.extend(counters.children())
+        return new
+
+    def _follow(self) -> None:
+        """Find the children of its processes, and processes of its control groups."""
+        found: list[int] = []
+        for counters in [*self.processes.values()]:
+            with contextlib.suppress(OSError):
+                found.extend(counters.children())
+        for group in self.found.groups:
+            found.extend(processes_of(group))
+        self.join(found)
+
+    # -- looks --
+
+    def look(self, now_ns: int, ended: list[TaskDelays], denied: bool) -> JobSample:
+        """Return what the job used since the last look.
+
+        `ended`: threads of its vanished processes, as the kernel reported them.
+        """
+        self._denied = denied
+        self._follow()
+        first = not self._began_ns
+        before = self._readings
+        now = self._read()
+        if first:
+            self._began_ns = self._last_ns = now_ns
+            before = now
+        else:
+            before = {**before, **self._older(before, now)}
+        last = Used()
+        last.spent.wall_ns = now_ns - self._last_ns
+        if not first:
+            self._add_times(last, before, now, ended)
+        last.moved = self._bytes(before, now, first)
+        self._readings, self._last_ns = now, now_ns
+        self._total.add(last)
+        self.states.clear()
+        self.running_samples = 0
+        return JobSample(
+            key=self.found.key,
+            name=self.found.name,
+            processes=len(now),
+            threads=sum(reading.threads for reading in now.values()),
+            ended=not now,
+            last=last,
+            total=copy.deepcopy(self._total),
+            began_s=self._began_ns / 1e9,
+            sources=self._sources(),
+            lacks=self._lacks(),
+        )
+
+    def _read(self) -> dict[int, ProcessReading]:
+        found: dict[int, ProcessReading] = {}
+        for pid, counters in [*self.processes.items()]:
+            try:
+                found[pid] = counters.read(self._taskstats, self.delays)
+            except OSError:
+                counters.close()
+                del self.processes[pid]
+        return found
+
+    def _older(
+        self, before: dict[int, ProcessReading], now: dict[int, ProcessReading]
+    ) -> dict[int, ProcessReading]:
+        """Return the readings of new processes that ran before the job was watched."""
+        began_ticks = (self._began_ns + _boot_offset_ns()) // NS_PER_TICK
+        return {
+            pid: now[pid]
+            for pid in now.keys() - before.keys()
+            if (start_ticks(pid) or began_ticks) < began_ticks - 1
+        }
+
+    # -- times --
+
+    def _add_times(
+        self,
+        last: Used,
+        before: dict[int, ProcessReading],
+        now: dict[int, ProcessReading],
+        ended: list[TaskDelays],
+    ) -> None:
+        wall_ns = last.spent.wall_ns
+        parts = of_processes(
+            {pid: _delays(reading) for pid, reading in before.items()},
+            {pid: (_delays(reading), reading.threads) for pid, reading in now.items()},
+            [thread for thread in ended if (thread.process or thread.pid) not in now],
+            ended,
+            wall_ns,
+        )
+        spent, lived_ns = Times(), 0
+        for pid, (times, lived) in parts.items():
+            possibly, _ = possible(times, lived)
+            reading, earlier = now.get(pid), before.get(pid)
+            if reading is not None:
+                run_ns = max(possibly.run_ns, _ticks_ns(reading, earlier))
+                possibly = Times(run_ns, possibly.wait_cpu_ns, possibly.wait_block_ns)
+            spent += possibly
+            lived_ns += lived
+        if not ended:
+            spent += Times(self._ended_ns(before, now))
+        memory_ns = sum(
+            max(0, reading.wait_memory_ns - (before[pid].wait_memory_ns if pid in before else 0))
+            for pid, reading in now.items()
+        )
+        self._kernel_counts |= self.delays and any(
+            reading.wait_block_ns > 0 for reading in now.values()
+        )
+        waits, variance = self._estimate.waits(
+            spent,
+            memory_ns,
+            max(lived_ns, spent.run_ns + spent.wait_cpu_ns),
+            self.states,
+            kernel_counts=self._kernel_counts,
+        )
+        last.spent.run_ns, last.spent.wait_cpu_ns = spent.run_ns, spent.wait_cpu_ns
+        last.spent.waits_ns, last.spent.variance_ns2 = waits, variance
+        last.samples = self.states.total() + self.running_samples
+        user, system = _split(before, now)
+        share = user / (user + system) if user + system else 1.0
+        last.user_s = share * spent.run_ns / 1e9
+        last.system_s = (1 - share) * spent.run_ns / 1e9
+
+    def _ended_ns(self, before: dict[int, ProcessReading], now: dict[int, ProcessReading]) -> int:
+        """Return CPU time of children that ended since the last look, from their parents."""
+        ticks = sum(
+            reading.ended_ticks - before[pid].ended_ticks if pid in before else 0
+            for pid, reading in now.items()
+        )
+        known = sum(
+            reading.user_ticks + reading.system_ticks + reading.ended_ticks
+            for pid, reading in before.items()
+            if pid not in now and reading.parent in now
+        )
+        return max(0, ticks - known) * NS_PER_TICK
+
+    # -- bytes --
+
+    def _bytes(
+        self, before: dict[int, ProcessReading], now: dict[int, ProcessReading], first: bool
+    ) -> Moved:
+        """Return the bytes since the last look.
+
+        A process that ends hands its counts on to the parent that waits for it.
+        """
+        for pid in before.keys() - now.keys():
+            mine = _moved(before[pid])
+            parent = before[pid].parent
+            handed_on = parent in now and _moved(now[parent]) >= mine + (
+                _moved(before[parent]) if parent in before else Moved()
+            )
+            if not handed_on:
+                self._gone = self._gone + mine
+        for pid in now.keys() & before.keys() - self._readings.keys():
+            self._moved = self._moved + _moved(now[pid])  # older than the watch
+        total = sum((_moved(reading) for reading in now.values()), self._gone)
+        grown = Moved() if first else total - self._moved
+        self._moved = total
+        return grown
+
+    # -- what it was read from --
+
+    def _sources(self) -> tuple[str, ...]:
+        threads = self._taskstats is not None and any(
+            reading.ended_counted for reading in self._readings.values()
+        )
+        found = ["CPU and run queue: " + ("taskstats" if threads else "/proc/PID/schedstat")]
+        if self._kernel_counts:
+            delays = "taskstats" if threads else "/proc/PID/stat (10 ms ticks)"
+            found.append(f"storage waits: delay accounting of {delays}, places from thread states")
+        else:
+            found.append("storage waits: samples of thread states")
+        if any(reading.io_readable for reading in self._readings.values()):
+            found.append("bytes: /proc/PID/io")
+        return tuple(found)
+
+    def _lacks(self) -> tuple[str, ...]:
+        found: list[str] = []
+        if self._denied:
+            found.append("devices and mounts of waits (/proc/PID/syscall): owner or root only")
+        if any(not reading.io_readable for reading in self._readings.values()):
+            found.append("bytes (/proc/PID/io): owner or root only")
+        return tuple(found)
+
+    def close(self) -> None:
+        """Close all files."""
+        for counters in self.processes.values():
+            counters.close()
+        self.processes.clear()
+
+
+def processes_of(group: os.PathLike[str]) -> list[int]:
+    """Return the processes of a control group and of those below it; empty when it is gone."""
+    found: list[int] = []
+    for folder, _, files in os.walk(group):
+        if "cgroup.procs" in files:
+            with contextlib.suppress(OSError), open(f"{folder}/cgroup.procs", "rb") as file:  # noqa: PTH123
+                found.extend(int(line) for line in file.read().split())
+    return found
+
+
+def _boot_offset_ns() -> int:
+    """Return by how much the clock of start times is ahead of the monotonic clock."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
+
+
+def _delays(reading: ProcessReading) -> TaskDelays:
+    return TaskDelays(
+        pid=0,
+        process=0,
+        parent=reading.parent,
+        run_ns=reading.run_ns,
+        wait_cpu_ns=reading.wait_cpu_ns,
+        wait_block_ns=reading.wait_block_ns,
+        peak_rss_bytes=0,
+    )
+
+
+def _ticks_ns(reading: ProcessReading, earlier: ProcessReading | None) -> int:
+    """Return a lower bound of CPU time from clock ticks, which include ended threads."""
+    ticks = reading.user_ticks + reading.system_ticks
+    if earlier is not None:
+        ticks -= earlier.user_ticks + earlier.system_ticks
+    return (ticks - 2) * NS_PER_TICK  # each of the two sums is rounded down
+
+
+def _split(before: dict[int, ProcessReading], now: dict[int, ProcessReading]) -> tuple[int, int]:
+    """Return user and system time of an interval in ticks."""
+    user = system = 0
+    for pid, reading in now.items():
+        earlier = before.get(pid)
+        user += reading.user_ticks - (earlier.user_ticks if earlier else 0)
+        system += reading.system_ticks - (earlier.system_ticks if earlier else 0)
+    return user, system
+
+
+def _moved(reading: ProcessReading) -> Moved:
+    io: IoCounts = reading.io
+    return Moved(io.read_chars, reading.written_chars, io.read_bytes, io.write_bytes, io.read_calls)

@@ -1,0 +1,183 @@
+"""Which storage a file of a process lies on: a block device, or a mount of network storage.
+
+Nothing here accesses a file system, whose server may be dead: only /proc is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import struct
+import time
+from pathlib import Path
+
+from headrace.errors import HeadraceError
+from headrace.system.devices import devices_of, name_of
+from headrace.system.mounts import Mount, read_mounts
+from headrace.system.network_filesystems import recognise
+from headrace.watching.ledger import Wait
+
+_LOOK_AGAIN_S = 2.0
+"""Shortest time between two looks at a process's map of memory."""
+_MOUNTS_S = 10.0
+"""The same for a mount table, unless a mount is not in it."""
+
+
+class Places:
+    """The storage behind the files of processes, by mount table."""
+
+    def __init__(self) -> None:
+        self._mounts: dict[str, _MountTable] = {}
+        self._mapped: dict[int, tuple[float, Wait | None]] = {}
+        self._peers: dict[str, Wait | None] = {}
+
+    def of_descriptor(self, pid: int, descriptor: int) -> Wait | None:
+        """Return what a read or write of a descriptor waits for; None for neither file nor TCP."""
+        try:
+            target = os.readlink(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH115 - at every sample
+            if target.startswith("socket:"):
+                return self._peer(pid, target)
+            if not target.startswith("/"):
+                return None
+            info = Path(f"/proc/{pid}/fdinfo/{descriptor}").read_bytes()
+        except OSError:
+            return None
+        for line in info.splitlines():
+            if line.startswith(b"mnt_id:"):
+                return self._table(pid).by_id(int(line.split()[1]))
+        return None
+
+    def of_largest_map(self, pid: int) -> Wait | None:
+        """Return the storage of the largest file that is mapped as data; None without one."""
+        when_s, known = self._mapped.get(pid, (-1e9, None))
+        now_s = time.monotonic()
+        if now_s - when_s > _LOOK_AGAIN_S:
+            known = None
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                known = self._table(pid).by_number(_largest_map(pid))
+            self._mapped[pid] = (now_s, known)
+        return known
+
+    def of_kind(self, pid: int, filesystems: tuple[str, ...]) -> Wait | None:
+        """Return the only mount of these file systems; None when there are several or none."""
+        return self._table(pid).only(filesystems)
+
+    def forget(self, pid: int) -> None:
+        """The process has ended."""
+        self._mapped.pop(pid, None)
+
+    def _table(self, pid: int) -> _MountTable:
+        try:
+            namespace = os.readlink(f"/proc/{pid}/ns/mnt")  # noqa: PTH115
+        except OSError:
+            namespace = f"of {pid}"
+        table = self._mounts.get(namespace)
+        if table is None:
+            table = self._mounts[namespace] = _MountTable()
+        table.look(pid)
+        return table
+
+    def _peer(self, pid: int, link: str) -> Wait | None:
+        """Return the server of a TCP connection; None for other sockets."""
+        if link not in self._peers:
+            if len(self._peers) > 10_000:
+                self._peers.clear()
+            self._peers[link] = _peer_of(pid, link[8:-1].encode())
+        return self._peers[link]
+
+
+class _MountTable:
+    """The mounts that some processes see."""
+
+    def __init__(self) -> None:
+        self._read_s = -1e9
+        self._mounts: dict[int, Mount] = {}
+        self._places: dict[int, Wait | None] = {}
+
+    def look(self, pid: int) -> None:
+        """Read the table again after a while."""
+        now_s = time.monotonic()
+        if now_s - self._read_s > _MOUNTS_S:
+            self._read_s = now_s
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                mounts = {mount.id: mount for mount in read_mounts(pid)}
+                for number in [*self._places]:
+                    if mounts.get(number) != self._mounts.get(number):
+                        del self._places[number]
+                self._mounts = mounts
+
+    def by_id(self, number: int) -> Wait | None:
+        """Return the storage of a mount."""
+        if number not in self._places:
+            mount = self._mounts.get(number)
+            if mount is None:
+                self._read_s = -1e9  # a new mount: read the table at the next sample
+                return None
+            self._places[number] = _storage(mount)
+        return self._places[number]
+
+    def by_number(self, device: str) -> Wait | None:
+        """Return the storage of a device number `major:minor`."""
+        block = name_of(device)
+        if block is not None:
+            return Wait("block", block)
+        return next(
+            (self.by_id(each.id) for each in self._mounts.values() if each.device_number == device),
+            None,
+        )
+
+    def only(self, filesystems: tuple[str, ...]) -> Wait | None:
+        """Return the one place of some file systems."""
+        found = {
+            self.by_id(each.id)
+            for each in [*self._mounts.values()]
+            if each.filesystem.startswith(filesystems)
+        }
+        return found.pop() if len(found) == 1 else None
+
+
+def _storage(mount: Mount) -> Wait | None:
+    with contextlib.suppress(HeadraceError, OSError):
+        if recognise(mount) is not None:
+            return Wait("network", str(mount.directory))
+        if names := devices_of(mount):
+            return Wait("block", names[0])
+    if mount.filesystem.startswith("fuse"):
+        return Wait("network", str(mount.directory))
+    return Wait("block", "") if mount.filesystem == "overlay" else None
+
+
+def _largest_map(pid: int) -> str:
+    """Return the device number of the largest file mapped as data. Raises OSError, ValueError."""
+    largest, device = 0, ""
+    for line in Path(f"/proc/{pid}/maps").read_bytes().splitlines():
+        span, rights, _, number, inode, *_ = line.split(maxsplit=5)
+        if inode == b"0" or b"x" in rights:
+            continue
+        begin, _, end = span.partition(b"-")
+        size = int(end, 16) - int(begin, 16)
+        if size > largest:
+            major, _, minor = number.partition(b":")
+            largest, device = size, f"{int(major, 16)}:{int(minor, 16)}"
+    return device
+
+
+def _peer_of(pid: int, inode: bytes) -> Wait | None:
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{pid}/net/{table}").read_bytes().splitlines()[1:]:
+                fields = line.split()
+                if fields[9] == inode:
+                    return Wait("network", _address(fields[2].decode()))
+    return None
+
+
+def _address(text: str) -> str:
+    """Return HOST:PORT of an address as /proc/net/tcp writes it."""
+    host, _, port = text.partition(":")
+    words = [struct.pack("=I", int(host[at : at + 8], 16)) for at in range(0, len(host), 8)]
+    if len(words) == 1:
+        return f"{socket.inet_ntop(socket.AF_INET, words[0])}:{int(port, 16)}"
+    found = socket.inet_ntop(socket.AF_INET6, b"".join(words)).removeprefix("::ffff:")
+    return f"{found}:{int(port, 16)}" if "." in found else f"[{found}]:{int(port, 16)}"

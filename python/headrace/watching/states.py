@@ -1,0 +1,110 @@
+"""What a sleeping thread waits for, from its state, system call and wait channel (proc(5)).
+
+A thread that sleeps in a read or write of a file waits for the storage of that file. In state D
+(uninterruptible) outside such a call, its wait channel (the kernel function that it sleeps in) and
+the files it has mapped tell. The system call needs the right to trace the process (ptrace(2): its
+owner, or root); without it only state D is seen, and the storage is not known.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+
+from headrace.watching.ledger import UNKNOWN_STORAGE, State, Wait
+from headrace.watching.places import Places
+from headrace.watching.process import Threads
+
+# System calls whose first argument is the descriptor of what is waited for.
+_BY_DESCRIPTOR = {
+    # read, write, pread64, pwrite64, readv, writev, sendfile (from: second), recvfrom, recvmsg,
+    # fsync, fdatasync, ftruncate, getdents64, fallocate, sync_file_range, preadv, pwritev,
+    # preadv2, pwritev2, copy_file_range
+    "x86_64": {0, 1, 17, 18, 19, 20, 45, 47, 74, 75, 77, 217, 285, 277, 295, 296, 327, 328, 326},
+    "aarch64": {63, 64, 67, 68, 65, 66, 207, 212, 82, 83, 46, 61, 47, 84, 69, 70, 286, 287, 285},
+}
+_CALLS = frozenset(_BY_DESCRIPTOR.get(platform.machine(), set()))
+
+_MEMORY = re.compile(
+    rb"mem_cgroup_handle_over_high|mem_cgroup_oom|reclaim|shrink|throttle_direct|congestion|swap"
+)
+_IN_IO_SCHEDULE = re.compile(
+    rb"folio_wait|wait_on_page|wait_on_buffer|bit_wait_io|io_schedule|blk_|bio_|dio_|submit_bio"
+    rb"|balance_dirty_pages|rq_qos|__lock_page|folio_lock"
+)
+_NETWORK = re.compile(rb"rpc_|nfs|fuse|request_wait_answer|ceph|ldlm|osc_|ptlrpc|cifs|smb|p9_")
+_BY_CHANNEL = (
+    (re.compile(rb"rpc_|nfs"), ("nfs",)),
+    (re.compile(rb"fuse|request_wait_answer"), ("fuse",)),
+    (re.compile(rb"ceph"), ("ceph",)),
+    (re.compile(rb"ldlm|osc_|ptlrpc"), ("lustre",)),
+    (re.compile(rb"cifs|smb"), ("cifs", "smb")),
+    (re.compile(rb"p9_"), ("9p",)),
+)
+
+RUNNING = State(Wait("cpu", ""))
+IDLE = State(None)
+
+
+class StateReader:
+    """Reads the states of threads. `denied` tells whether a system call could not be read."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self.denied = False
+
+    def read(self, pid: int, threads: Threads, thread: int) -> State:
+        """Return what a thread does now. Raises OSError when it has ended."""
+        fields = threads.read(thread, "stat")
+        letter = fields[fields.rindex(b")") + 2 :][:1]
+        if letter == b"R":
+            return RUNNING
+        if letter not in (b"S", b"D"):
+            return IDLE
+        call = self._call(threads, thread)
+        if letter == b"S":
+            return self._interruptible(pid, threads, thread, call)
+        return self._uninterruptible(pid, threads, thread, call)
+
+    def _call(self, threads: Threads, thread: int) -> tuple[int, int] | None:
+        """Return number and first argument of the system call; None when it may not be read."""
+        try:
+            words = threads.read(thread, "syscall").split()
+        except ProcessLookupError:
+            raise
+        except OSError:
+            self.denied = True
+            return None
+        if len(words) < 2 or words[0].startswith(b"-"):
+            return -1, 0
+        return int(words[0]), int(words[1], 16)
+
+    def _interruptible(
+        self, pid: int, threads: Threads, thread: int, call: tuple[int, int] | None
+    ) -> State:
+        if call is None or call[0] not in _CALLS:
+            return IDLE
+        wait = self._places.of_descriptor(pid, call[1])
+        return State(wait)
+
+    def _uninterruptible(
+        self, pid: int, threads: Threads, thread: int, call: tuple[int, int] | None
+    ) -> State:
+        try:
+            channel = threads.read(thread, "wchan")
+        except ProcessLookupError:
+            raise
+        except OSError:
+            channel = b"0"
+        if _MEMORY.search(channel):
+            return State(Wait("memory", ""))
+        counted = channel == b"0" or _IN_IO_SCHEDULE.search(channel) is not None
+        wait: Wait | None = None
+        if call is not None and call[0] in _CALLS:
+            wait = self._places.of_descriptor(pid, call[1])
+        elif call is not None and call[0] == -1:
+            wait = self._places.of_largest_map(pid)
+        if wait is None and _NETWORK.search(channel):
+            kinds = next(kinds for words, kinds in _BY_CHANNEL if words.search(channel))
+            wait = self._places.of_kind(pid, kinds) or Wait("network", "")
+        return State(wait or UNKNOWN_STORAGE, counted)

@@ -1,0 +1,104 @@
+"""Jobs as text: a table of at most 80 columns, those that lose most time first; pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from headrace.units import format_bytes_per_s, format_seconds
+from headrace.watching.job import JobSample, Used
+from headrace.watching.watcher import NodeSample
+
+_RECENT_S = 10.0
+_NAME = 22
+_PARTS = ("on_cpu", "wait_cpu", "wait_block", "wait_network", "wait_memory", "other")
+_HEADING = (
+    f"{'job':<{_NAME}} {'on CPU':>6}{'no CPU':>7}{'block':>6}{'netw.':>6}{'mem.':>6}{'other':>6}"
+    f"  {'read':>8} waits for"
+)
+
+
+class Recent:
+    """What each job used in the last seconds, so that a table does not flicker."""
+
+    def __init__(self, span_s: float = _RECENT_S) -> None:
+        self._span_s = span_s
+        self._kept: dict[str, deque[Used]] = {}
+
+    def add(self, jobs: Iterable[JobSample]) -> dict[str, Used]:
+        """Take a look; return the sums by key of a job."""
+        kept = {job.key: self._kept.get(job.key, deque[Used]()) for job in jobs}
+        for job in jobs:
+            mine = kept[job.key]
+            mine.append(job.last)
+            while sum(each.spent.wall_ns for each in mine) > (self._span_s + 0.5) * 1e9:
+                if len(mine) == 1:
+                    break
+                mine.popleft()
+        self._kept = kept
+        return {key: _sum(mine) for key, mine in kept.items()}
+
+
+def _sum(parts: Iterable[Used]) -> Used:
+    total = Used()
+    for each in parts:
+        total.add(each)
+    return total
+
+
+def table(rows: Sequence[tuple[JobSample, Used]], most: int) -> list[str]:
+    """Return the lines of a table: a heading, and at most `most` jobs."""
+    ordered = sorted(rows, key=lambda row: (-row[1].ledger.lost_s, row[0].name))
+    lines = [_HEADING, *(_row(job, used) for job, used in ordered[:most])]
+    if (left := len(ordered) - most) > 0:
+        lines.append(f"{left} more jobs, which lose less")
+    return lines
+
+
+def _row(job: JobSample, used: Used) -> str:
+    ledger = used.ledger
+    shares = [f"{100 * ledger.shares[part]:.0f}%" for part in _PARTS]
+    name = job.name if len(job.name) <= _NAME else f"{job.name[: _NAME - 1]}…"
+    rate = used.moved.served / ledger.wall_s if ledger.wall_s else 0.0
+    widths = (6, 7, 6, 6, 6, 6)
+    cells = "".join(f"{share:>{width}}" for share, width in zip(shares, widths, strict=True))
+    place = ledger.longest_wait
+    place = place if len(place) <= 12 else f"…{place[-11:]}"
+    return f"{name:<{_NAME}} {cells}  {_rate(rate):>8} {place}".rstrip()
+
+
+def _rate(rate: float) -> str:
+    return format_bytes_per_s(rate).replace(" ", "")[:8] if rate >= 1 else "-"
+
+
+def heading(sample: NodeSample, jobs: Sequence[JobSample]) -> str:
+    """Return one line about the node."""
+    processes = sum(job.processes for job in jobs)
+    cpus = sum(job.last.cpu_s for job in jobs) / (sample.interval_s or 1.0)
+    cost = 100 * sample.cost_s / (sample.interval_s or 1.0)
+    return (
+        f"{len(jobs)} job{'s' if len(jobs) != 1 else ''}, {processes} "
+        f"process{'es' if processes != 1 else ''}, {cpus:.2f} CPUs; "
+        f"this watch uses {cost:.1f} % of one"
+    )
+
+
+def footnotes(jobs: Iterable[JobSample], notes: Iterable[str]) -> list[str]:
+    """Return where the numbers come from and what is missing, each once."""
+    jobs = list(jobs)
+    sources = dict.fromkeys(source for job in jobs for source in job.sources)
+    lacks = dict.fromkeys(lack for job in jobs for lack in job.lacks)
+    return [
+        *(f"source: {each}" for each in sources),
+        *(f"not readable: {each}" for each in lacks),
+        *notes,
+    ]
+
+
+def summary(jobs: Sequence[JobSample], most: int = 1000) -> list[str]:
+    """Return the table of whole watches, for the end."""
+    longest = max((job.total.spent.wall_ns for job in jobs), default=0) / 1e9
+    ended = sum(job.ended for job in jobs)
+    about = f"; {ended} of {len(jobs)} ended" if ended else ""
+    first = f"whole watch of {format_seconds(round(longest, 1))}{about}"
+    return [first, *table([(job, job.total) for job in jobs], most)]

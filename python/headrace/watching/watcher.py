@@ -1,0 +1,189 @@
+"""Watches jobs: looks at counters at every interval, samples states of threads between the looks.
+
+The number of samples per second is bounded for all jobs together, so the cost does not grow with
+their number: the more jobs, the rarer is each one's sample.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from headrace.system.accounting import delay_accounting
+from headrace.system.taskstats import TaskDelays, TaskstatsSocket, listening_socket
+from headrace.watching.finders import Finder
+from headrace.watching.job import JobMeter, JobSample
+from headrace.watching.places import Places
+from headrace.watching.states import RUNNING, StateReader
+
+_WAKE_UPS_PER_S = 20.0
+_SAMPLES_PER_S = 100.0
+_SAMPLES_PER_THREAD_AND_S = 100.0
+
+
+@dataclass(frozen=True)
+class NodeSample:
+    """All jobs at one look."""
+
+    time_s: float
+    """On the monotonic clock."""
+    interval_s: float
+    jobs: tuple[JobSample, ...]
+    cost_s: float
+    """CPU time of the watching process in the interval."""
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def by_loss(self) -> list[JobSample]:
+        """The jobs, those first that wait most."""
+        return sorted(self.jobs, key=lambda job: -job.last.ledger.lost_s)
+
+
+class Watcher:
+    """Watches the jobs that a finder names. A context manager."""
+
+    def __init__(
+        self, finder: Finder, *, samples_per_s: float = _SAMPLES_PER_S, seed: int | None = None
+    ) -> None:
+        self._finder = finder
+        self._per_s = samples_per_s
+        self._random = random.Random(seed)
+        self._jobs: dict[str, JobMeter] = {}
+        self._ended: dict[str, JobSample] = {}
+        self._taskstats: TaskstatsSocket | None = None
+        self._states = StateReader(Places())
+        self._owed = 0.0
+        self._last_s = 0.0
+        self._cpu_s = 0.0
+        self._threads: list[tuple[JobMeter, int, int]] = []
+        self._position = 0
+
+    def __enter__(self) -> Watcher:
+        """Find the jobs and begin. Raises what `Finder.find` raises."""
+        self._taskstats = listening_socket()
+        try:
+            self.look()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all files. Safe to call twice."""
+        for job in self._jobs.values():
+            job.close()
+        self._jobs.clear()
+        if self._taskstats is not None:
+            self._taskstats.close()
+            self._taskstats = None
+
+    @property
+    def living(self) -> int:
+        """Number of jobs that have processes."""
+        return len(self._jobs)
+
+    def watch(self, interval_s: float, stop: Callable[[], bool] = lambda: False) -> NodeSample:
+        """Sample until the interval is over, then look at all counters.
+
+        Ends early when `stop` returns True, or when no job is left.
+        """
+        end_s = time.monotonic() + interval_s
+        while self._jobs and not stop():
+            now_s = time.monotonic()
+            if now_s >= end_s:
+                break
+            # Random waits: a job with a period of its own is not always met in the same state.
+            wait_s = self._random.uniform(0.5, 1.5) / _WAKE_UPS_PER_S
+            time.sleep(max(0.0, min(wait_s, end_s - now_s)))
+            self._sample(time.monotonic() - now_s)
+        return self.look()
+
+    # -- samples --
+
+    def _sample(self, span_s: float) -> None:
+        """Sample as many threads as the time since the last samples allows."""
+        threads = len(self._threads)
+        if not threads:
+            return
+        self._owed += span_s * min(self._per_s, threads * _SAMPLES_PER_THREAD_AND_S)
+        number = min(int(self._owed), threads)
+        self._owed = min(self._owed - number, 1.0)
+        for _ in range(number):
+            self._position = (self._position + 1) % threads
+            job, pid, thread = self._threads[self._position]
+            counters = job.processes.get(pid)
+            if counters is None:
+                continue
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                state = self._states.read(pid, counters.threads, thread)
+                if state is RUNNING:
+                    job.running_samples += 1
+                else:
+                    job.states[state] += 1
+
+    # -- looks --
+
+    def look(self) -> NodeSample:
+        """Look at the counters of every job now."""
+        now_s = time.monotonic()
+        ended, complete = self._taskstats.ended() if self._taskstats is not None else ([], True)
+        self._find()
+        of_jobs = self._owners(ended)
+        delays = delay_accounting()
+        samples: list[JobSample] = []
+        for key, job in [*self._jobs.items()]:
+            job.delays = delays
+            sample = job.look(time.monotonic_ns(), of_jobs.get(key, []), self._states.denied)
+            samples.append(sample)
+            if sample.ended:
+                job.close()
+                del self._jobs[key]
+                self._ended[key] = sample
+        self._threads = [
+            (job, pid, thread)
+            for job in self._jobs.values()
+            for pid, counters in job.processes.items()
+            for thread in counters.threads.ids
+        ]
+        self._random.shuffle(self._threads)
+        cpu_s, before_cpu_s = time.process_time(), self._cpu_s
+        interval_s = now_s - self._last_s if self._last_s else 0.0
+        self._last_s, self._cpu_s = now_s, cpu_s
+        notes = () if complete else ("the kernel dropped reports of ended processes",)
+        return NodeSample(now_s, interval_s, tuple(samples), cpu_s - before_cpu_s, notes)
+
+    def _find(self) -> None:
+        for found in self._finder.find():
+            if found.key not in self._jobs and found.key not in self._ended:
+                self._jobs[found.key] = JobMeter(found, self._taskstats)
+            if (job := self._jobs.get(found.key)) is not None:
+                job.found = found
+                job.join(found.pids)
+
+    def _owners(self, ended: Sequence[TaskDelays]) -> dict[str, list[TaskDelays]]:
+        """Return the ended threads of each job: of its processes, and of what they started."""
+        if not ended:
+            return {}
+        owner = {pid: key for key, job in self._jobs.items() for pid in job.processes}
+        found: dict[str, list[TaskDelays]] = {}
+        left = list(ended)
+        grown = True
+        while grown and left:
+            # A parent's exit can be reported before or after its children's.
+            rest: list[TaskDelays] = []
+            for thread in left:
+                process = thread.process or thread.pid
+                key = owner.get(process) or owner.get(thread.parent)
+                if key is None:
+                    rest.append(thread)
+                else:
+                    owner[process] = key
+                    found.setdefault(key, []).append(thread)
+            grown, left = len(rest) < len(left), rest
+        return found
