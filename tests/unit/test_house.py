@@ -86,6 +86,8 @@ ALLOWED: dict[str, set[str]] = {
     "records": BASE | {"plan", "study"},
     "engine": BASE | PLUGINS | {"launchers", "study", "plan", "records"},
     "metrics": BASE | {"records", "study"},
+    # What running jobs wait for, seen from outside.
+    "watching": BASE | {"probes"},
     # What a run tells its observer, as metrics for other programs.
     "monitoring": BASE | {"engine", "plan"},
     "analysis": BASE | {"metrics", "records", "plan", "study"},
@@ -122,6 +124,7 @@ ALLOWED: dict[str, set[str]] = {
         "reproduce",
         "monitoring",
         "verdict",
+        "watching",
     },
     "__init__": {"library", "errors"},
     "__main__": {"cli"},
@@ -481,6 +484,7 @@ def test_input_and_output_are_seen(text: str) -> None:
 # Loops that look at the clock or sleep, and are no wait for something up to a time limit; by module
 # and function.
 NO_WAITS = {
+    ("watching/watcher.py", "watch"): "samples at random moments",
     ("system/waiting.py", "wait_until"): "the wait itself",
     ("system/waiting.py", "remaining"): "the wait itself",
     ("system/waiting.py", "retry"): "the wait itself",

@@ -15,14 +15,14 @@ from both.
 
 from headrace.watching.finders import Finder, FoundJob, finder_kinds
 from headrace.watching.job import JobSample
-from headrace.watching.ledger import Ledger
+from headrace.watching.ledger import JobLedger
 from headrace.watching.watcher import NodeSample, Watcher
 
 __all__ = [
     "Finder",
     "FoundJob",
+    "JobLedger",
     "JobSample",
-    "Ledger",
     "NodeSample",
     "Watcher",
     "finder_kinds",

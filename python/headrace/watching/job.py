@@ -8,13 +8,13 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headrace.probes.ledger import of_processes
 from headrace.system.accounting import NS_PER_TICK, IoCounts, Times, possible
 from headrace.system.taskstats import TaskDelays, TaskstatsSocket
 from headrace.watching.finders import FoundJob
-from headrace.watching.ledger import Ledger, Spent, State, WaitEstimate
+from headrace.watching.ledger import JobLedger, Spent, State, StorageWait, WaitEstimate
 from headrace.watching.process import ProcessCounters, ProcessReading, start_ticks
 
 
@@ -63,6 +63,8 @@ class Used:
     system_s: float = 0.0
     samples: int = 0
     """Samples of the states of its threads."""
+    counted_ns: dict[StorageWait, float] = field(default_factory=dict[StorageWait, float])
+    """The waits as the kernel counts them, those that it does not count from samples."""
 
     def add(self, other: Used) -> None:
         """Add another interval."""
@@ -71,6 +73,13 @@ class Used:
         self.user_s += other.user_s
         self.system_s += other.system_s
         self.samples += other.samples
+        for wait, amount in other.counted_ns.items():
+            self.counted_ns[wait] = self.counted_ns.get(wait, 0.0) + amount
+
+    def by_kernel(self) -> Used:
+        """Return the same with the waits as the kernel counts them."""
+        spent = replace(self.spent, waits_ns=self.counted_ns, variance_ns2=0.0)
+        return replace(self, spent=spent)
 
     @property
     def cpu_s(self) -> float:
@@ -78,7 +87,7 @@ class Used:
         return self.spent.run_ns / 1e9
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> JobLedger:
         """Where its wall time went."""
         return self.spent.ledger()
 
@@ -124,6 +133,8 @@ class JobMeter:
         self._began_ns = 0
         self._last_ns = 0
         self._kernel_counts = False
+        """Whether the kernel counts block I/O waits of this job."""
+        self._believed = True
         self._total = Used()
         self._denied = False
 
@@ -184,14 +195,15 @@ class JobMeter:
         self._total.add(last)
         self.states.clear()
         self.running_samples = 0
+        by_kernel, total = self._by_kernel, copy.deepcopy(self._total)
         return JobSample(
             key=self.found.key,
             name=self.found.name,
             processes=len(now),
             threads=sum(reading.threads for reading in now.values()),
             ended=not now,
-            last=last,
-            total=copy.deepcopy(self._total),
+            last=last.by_kernel() if by_kernel else last,
+            total=total.by_kernel() if by_kernel else total,
             began_s=self._began_ns / 1e9,
             sources=self._sources(),
             lacks=self._lacks(),
@@ -237,7 +249,8 @@ class JobMeter:
         )
         spent, lived_ns = Times(), 0
         for pid, (times, lived) in parts.items():
-            possibly, _ = possible(times, lived)
+            possibly, plausible = possible(times, lived)
+            self._believed &= plausible
             reading, earlier = now.get(pid), before.get(pid)
             if reading is not None:
                 run_ns = max(possibly.run_ns, _ticks_ns(reading, earlier))
@@ -253,15 +266,11 @@ class JobMeter:
         self._kernel_counts |= self.delays and any(
             reading.wait_block_ns > 0 for reading in now.values()
         )
-        waits, variance = self._estimate.waits(
-            spent,
-            memory_ns,
-            max(lived_ns, spent.run_ns + spent.wait_cpu_ns),
-            self.states,
-            kernel_counts=self._kernel_counts,
-        )
+        lived_ns = max(lived_ns, spent.run_ns + spent.wait_cpu_ns)
+        waits = self._estimate.waits(spent, memory_ns, lived_ns, self.states)
         last.spent.run_ns, last.spent.wait_cpu_ns = spent.run_ns, spent.wait_cpu_ns
-        last.spent.waits_ns, last.spent.variance_ns2 = waits, variance
+        last.spent.waits_ns, last.spent.variance_ns2 = waits.sampled, waits.variance_ns2
+        last.counted_ns = waits.counted
         last.samples = self.states.total() + self.running_samples
         user, system = _split(before, now)
         share = user / (user + system) if user + system else 1.0
@@ -307,12 +316,17 @@ class JobMeter:
 
     # -- what it was read from --
 
+    @property
+    def _by_kernel(self) -> bool:
+        """Whether the kernel's count of block I/O waits is used."""
+        return self._kernel_counts and self._believed and self._estimate.consistent
+
     def _sources(self) -> tuple[str, ...]:
         threads = self._taskstats is not None and any(
             reading.ended_counted for reading in self._readings.values()
         )
         found = ["CPU and run queue: " + ("taskstats" if threads else "/proc/PID/schedstat")]
-        if self._kernel_counts:
+        if self._by_kernel:
             delays = "taskstats" if threads else "/proc/PID/stat (10 ms ticks)"
             found.append(f"storage waits: delay accounting of {delays}, places from thread states")
         else:

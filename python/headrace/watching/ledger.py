@@ -18,7 +18,7 @@ from typing import NamedTuple
 from headrace.system.accounting import Times
 
 
-class Wait(NamedTuple):
+class StorageWait(NamedTuple):
     """What a thread waits for."""
 
     kind: str
@@ -30,13 +30,13 @@ class Wait(NamedTuple):
 class State(NamedTuple):
     """What a sample of a sleeping thread shows."""
 
-    wait: Wait | None
+    wait: StorageWait | None
     """None: it waits for nothing that the ledger names."""
     counted: bool = False
     """Whether the kernel counts this wait as block I/O (the thread sleeps in io_schedule)."""
 
 
-UNKNOWN_STORAGE = Wait("block", "")
+UNKNOWN_STORAGE = StorageWait("block", "")
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Spent:
     wall_ns: int = 0
     run_ns: int = 0
     wait_cpu_ns: int = 0
-    waits_ns: dict[Wait, float] = field(default_factory=dict[Wait, float])
+    waits_ns: dict[StorageWait, float] = field(default_factory=dict[StorageWait, float])
     variance_ns2: float = 0.0
     """Variance of the sum of `waits_ns` that comes from sampling."""
 
@@ -59,11 +59,11 @@ class Spent:
             self.waits_ns[wait] = self.waits_ns.get(wait, 0.0) + amount
         self.variance_ns2 += other.variance_ns2
 
-    def ledger(self) -> Ledger:
+    def ledger(self) -> JobLedger:
         """Return the ledger, whose parts add up to the wall time."""
         counted = self.run_ns + self.wait_cpu_ns + sum(self.waits_ns.values())
         scale = min(1.0, self.wall_ns / counted) / 1e9 if counted else 0.0
-        return Ledger(
+        return JobLedger(
             wall_s=self.wall_ns / 1e9,
             on_cpu_s=self.run_ns * scale,
             wait_cpu_s=self.wait_cpu_ns * scale,
@@ -73,13 +73,13 @@ class Spent:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class JobLedger:
     """Where the wall time of a job went, in seconds."""
 
     wall_s: float
     on_cpu_s: float
     wait_cpu_s: float
-    waits_s: Mapping[Wait, float]
+    waits_s: Mapping[StorageWait, float]
     uncertainty_s: float
     """Standard uncertainty of the sum of `waits_s`, as far as it comes from sampling."""
 
@@ -134,10 +134,22 @@ class Ledger:
         return longest if parts[longest] > 0.005 * self.wall_s else ""
 
 
-def name(wait: Wait) -> str:
+def name(wait: StorageWait) -> str:
     """Return what a wait is for, for people."""
     unknown = {"block": "block I/O", "network": "network", "memory": "memory"}
     return wait.place or unknown[wait.kind]
+
+
+@dataclass
+class Waits:
+    """The waits of an interval, in ns summed over threads, by both methods."""
+
+    sampled: dict[StorageWait, float] = field(default_factory=dict[StorageWait, float])
+    variance_ns2: float = 0.0
+    """Variance of the sum of `sampled`."""
+    counted: dict[StorageWait, float] = field(default_factory=dict[StorageWait, float])
+    """As the kernel counts them, where it does: block I/O and what memory costs. Other waits are
+    those of `sampled`."""
 
 
 @dataclass
@@ -145,46 +157,75 @@ class WaitEstimate:
     """Turns samples of states into time. Keeps what it cannot tell yet for the next interval."""
 
     _asleep_ns: float = 0.0
-    _seen: Counter[Wait] = field(default_factory=Counter[Wait])
+    _seen: Counter[StorageWait] = field(default_factory=Counter[StorageWait])
     """Samples of waits that the kernel counts, of all intervals: they tell the place of waits in
     an interval without samples."""
+    _by_samples_ns: float = 0.0
+    _by_kernel_ns: float = 0.0
+    _variance_ns2: float = 0.0
+    _lived_ns: float = 0.0
 
     def waits(
-        self,
-        spent: Times,
-        memory_ns: int,
-        lived_ns: int,
-        states: Mapping[State, int],
-        *,
-        kernel_counts: bool,
-    ) -> tuple[dict[Wait, float], float]:
-        """Return the waits of an interval and the variance of their sum, in ns.
+        self, spent: Times, memory_ns: int, lived_ns: int, states: Mapping[State, int]
+    ) -> Waits:
+        """Return the waits of an interval.
 
         `spent` with `memory_ns`: what the kernel counted; `lived_ns`: lifetimes of the threads
-        within the interval; `states`: samples of sleeping threads. `kernel_counts`: block I/O
-        waits are counted by the kernel, so samples tell only their places.
+        within the interval; `states`: samples of sleeping threads.
         """
         self._asleep_ns += max(0, lived_ns - spent.run_ns - spent.wait_cpu_ns)
+        self._lived_ns += lived_ns
         samples = sum(states.values())
-        waits: Counter[Wait] = Counter()
-        counted: Counter[Wait] = Counter()
+        made = Waits()
+        places: Counter[StorageWait] = Counter()
         for state, number in states.items():
             if state.wait is not None:
-                (counted if state.counted and kernel_counts else waits)[state.wait] += number
-        self._seen.update(counted)
-        found: dict[Wait, float] = {}
-        variance = 0.0
+                amount = self._asleep_ns * number / samples
+                made.sampled[state.wait] = made.sampled.get(state.wait, 0.0) + amount
+                if state.counted:
+                    places[state.wait] += number
+                else:
+                    made.counted[state.wait] = made.counted.get(state.wait, 0.0) + amount
         if samples:
-            share = sum(waits.values()) / samples
-            variance = self._asleep_ns**2 * share * (1 - share) / samples
-            found = {wait: self._asleep_ns * number / samples for wait, number in waits.items()}
+            share = sum(number for state, number in states.items() if state.wait) / samples
+            made.variance_ns2 = self._asleep_ns**2 * share * (1 - share) / samples
+            self._compare(places.total() / samples, samples, spent)
             self._asleep_ns = 0.0
-        if kernel_counts:
-            memory = min(memory_ns, spent.wait_block_ns)
-            places = counted or self._seen or Counter({UNKNOWN_STORAGE: 1})
-            for wait, number in places.items():
-                amount = (spent.wait_block_ns - memory) * number / places.total()
-                found[wait] = found.get(wait, 0.0) + amount
-            if memory:
-                found[Wait("memory", "")] = found.get(Wait("memory", ""), 0.0) + memory
-        return {wait: amount for wait, amount in found.items() if amount > 0}, variance
+        else:
+            self._by_kernel_ns += spent.wait_block_ns
+        self._count(made.counted, places, spent.wait_block_ns, memory_ns)
+        return made
+
+    def _count(
+        self,
+        counted: dict[StorageWait, float],
+        places: Counter[StorageWait],
+        block_ns: int,
+        memory_ns: int,
+    ) -> None:
+        """Add block I/O as the kernel counts it, at the places that samples show."""
+        self._seen.update(places)
+        memory = min(memory_ns, block_ns)
+        at = places or self._seen or Counter({UNKNOWN_STORAGE: 1})
+        for wait, number in at.items():
+            amount = (block_ns - memory) * number / at.total()
+            if amount:
+                counted[wait] = counted.get(wait, 0.0) + amount
+        if memory:
+            lacking = StorageWait("memory", "")
+            counted[lacking] = counted.get(lacking, 0.0) + memory
+
+    def _compare(self, share: float, samples: int, spent: Times) -> None:
+        self._by_samples_ns += self._asleep_ns * share
+        self._variance_ns2 += self._asleep_ns**2 * share * (1 - share) / samples
+        self._by_kernel_ns += spent.wait_block_ns
+
+    @property
+    def consistent(self) -> bool:
+        """Whether samples agree with what the kernel counts, within four standard deviations.
+
+        They do not where delay accounting was switched on after the processes began, nor where the
+        kernel loses waits (see `system.accounting.possible`).
+        """
+        allowed_ns = 4 * math.sqrt(self._variance_ns2) + 0.02 * self._lived_ns
+        return abs(self._by_samples_ns - self._by_kernel_ns) <= allowed_ns

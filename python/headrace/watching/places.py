@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 import struct
 import time
 from pathlib import Path
@@ -16,9 +17,9 @@ from headrace.errors import HeadraceError
 from headrace.system.devices import devices_of, name_of
 from headrace.system.mounts import Mount, read_mounts
 from headrace.system.network_filesystems import recognise
-from headrace.watching.ledger import Wait
+from headrace.watching.ledger import StorageWait
 
-_LOOK_AGAIN_S = 2.0
+_MAPS_S = 2.0
 """Shortest time between two looks at a process's map of memory."""
 _MOUNTS_S = 10.0
 """The same for a mount table, unless a mount is not in it."""
@@ -29,10 +30,10 @@ class Places:
 
     def __init__(self) -> None:
         self._mounts: dict[str, _MountTable] = {}
-        self._mapped: dict[int, tuple[float, Wait | None]] = {}
-        self._peers: dict[str, Wait | None] = {}
+        self._mapped: dict[int, tuple[float, StorageWait | None]] = {}
+        self._peers: dict[str, StorageWait | None] = {}
 
-    def of_descriptor(self, pid: int, descriptor: int) -> Wait | None:
+    def of_descriptor(self, pid: int, descriptor: int) -> StorageWait | None:
         """Return what a read or write of a descriptor waits for; None for neither file nor TCP."""
         try:
             target = os.readlink(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH115 - at every sample
@@ -40,6 +41,8 @@ class Places:
                 return self._peer(pid, target)
             if not target.startswith("/"):
                 return None
+            if target.startswith("/dev/"):
+                return _device(target)
             info = Path(f"/proc/{pid}/fdinfo/{descriptor}").read_bytes()
         except OSError:
             return None
@@ -48,18 +51,18 @@ class Places:
                 return self._table(pid).by_id(int(line.split()[1]))
         return None
 
-    def of_largest_map(self, pid: int) -> Wait | None:
+    def of_largest_map(self, pid: int) -> StorageWait | None:
         """Return the storage of the largest file that is mapped as data; None without one."""
         when_s, known = self._mapped.get(pid, (-1e9, None))
         now_s = time.monotonic()
-        if now_s - when_s > _LOOK_AGAIN_S:
+        if now_s - when_s > _MAPS_S:
             known = None
             with contextlib.suppress(OSError, ValueError, IndexError):
                 known = self._table(pid).by_number(_largest_map(pid))
             self._mapped[pid] = (now_s, known)
         return known
 
-    def of_kind(self, pid: int, filesystems: tuple[str, ...]) -> Wait | None:
+    def of_kind(self, pid: int, filesystems: tuple[str, ...]) -> StorageWait | None:
         """Return the only mount of these file systems; None when there are several or none."""
         return self._table(pid).only(filesystems)
 
@@ -78,7 +81,7 @@ class Places:
         table.look(pid)
         return table
 
-    def _peer(self, pid: int, link: str) -> Wait | None:
+    def _peer(self, pid: int, link: str) -> StorageWait | None:
         """Return the server of a TCP connection; None for other sockets."""
         if link not in self._peers:
             if len(self._peers) > 10_000:
@@ -93,7 +96,7 @@ class _MountTable:
     def __init__(self) -> None:
         self._read_s = -1e9
         self._mounts: dict[int, Mount] = {}
-        self._places: dict[int, Wait | None] = {}
+        self._places: dict[int, StorageWait | None] = {}
 
     def look(self, pid: int) -> None:
         """Read the table again after a while."""
@@ -107,7 +110,7 @@ class _MountTable:
                         del self._places[number]
                 self._mounts = mounts
 
-    def by_id(self, number: int) -> Wait | None:
+    def by_id(self, number: int) -> StorageWait | None:
         """Return the storage of a mount."""
         if number not in self._places:
             mount = self._mounts.get(number)
@@ -117,17 +120,17 @@ class _MountTable:
             self._places[number] = _storage(mount)
         return self._places[number]
 
-    def by_number(self, device: str) -> Wait | None:
+    def by_number(self, device: str) -> StorageWait | None:
         """Return the storage of a device number `major:minor`."""
         block = name_of(device)
         if block is not None:
-            return Wait("block", block)
+            return StorageWait("block", block)
         return next(
             (self.by_id(each.id) for each in self._mounts.values() if each.device_number == device),
             None,
         )
 
-    def only(self, filesystems: tuple[str, ...]) -> Wait | None:
+    def only(self, filesystems: tuple[str, ...]) -> StorageWait | None:
         """Return the one place of some file systems."""
         found = {
             self.by_id(each.id)
@@ -137,15 +140,25 @@ class _MountTable:
         return found.pop() if len(found) == 1 else None
 
 
-def _storage(mount: Mount) -> Wait | None:
+def _storage(mount: Mount) -> StorageWait | None:
     with contextlib.suppress(HeadraceError, OSError):
         if recognise(mount) is not None:
-            return Wait("network", str(mount.directory))
+            return StorageWait("network", str(mount.directory))
         if names := devices_of(mount):
-            return Wait("block", names[0])
+            return StorageWait("block", names[0])
     if mount.filesystem.startswith("fuse"):
-        return Wait("network", str(mount.directory))
-    return Wait("block", "") if mount.filesystem == "overlay" else None
+        return StorageWait("network", str(mount.directory))
+    return StorageWait("block", "") if mount.filesystem == "overlay" else None
+
+
+def _device(path: str) -> StorageWait | None:
+    """Return the wait for a block device that is read itself. Its node is in memory."""
+    with contextlib.suppress(OSError):
+        found = os.stat(path)  # noqa: PTH116 - at every sample
+        if stat.S_ISBLK(found.st_mode):
+            name = name_of(f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}")
+            return StorageWait("block", name or path.removeprefix("/dev/"))
+    return None
 
 
 def _largest_map(pid: int) -> str:
@@ -163,13 +176,13 @@ def _largest_map(pid: int) -> str:
     return device
 
 
-def _peer_of(pid: int, inode: bytes) -> Wait | None:
+def _peer_of(pid: int, inode: bytes) -> StorageWait | None:
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
             for line in Path(f"/proc/{pid}/net/{table}").read_bytes().splitlines()[1:]:
                 fields = line.split()
                 if fields[9] == inode:
-                    return Wait("network", _address(fields[2].decode()))
+                    return StorageWait("network", _address(fields[2].decode()))
     return None
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import platform
 import re
 
-from headrace.watching.ledger import UNKNOWN_STORAGE, State, Wait
+from headrace.watching.ledger import UNKNOWN_STORAGE, State, StorageWait
 from headrace.watching.places import Places
 from headrace.watching.process import Threads
 
@@ -42,7 +42,7 @@ _BY_CHANNEL = (
     (re.compile(rb"p9_"), ("9p",)),
 )
 
-RUNNING = State(Wait("cpu", ""))
+RUNNING = State(StorageWait("cpu", ""))
 IDLE = State(None)
 
 
@@ -97,14 +97,14 @@ class StateReader:
         except OSError:
             channel = b"0"
         if _MEMORY.search(channel):
-            return State(Wait("memory", ""))
+            return State(StorageWait("memory", ""))
         counted = channel == b"0" or _IN_IO_SCHEDULE.search(channel) is not None
-        wait: Wait | None = None
+        wait: StorageWait | None = None
         if call is not None and call[0] in _CALLS:
             wait = self._places.of_descriptor(pid, call[1])
         elif call is not None and call[0] == -1:
             wait = self._places.of_largest_map(pid)
         if wait is None and _NETWORK.search(channel):
             kinds = next(kinds for words, kinds in _BY_CHANNEL if words.search(channel))
-            wait = self._places.of_kind(pid, kinds) or Wait("network", "")
+            wait = self._places.of_kind(pid, kinds) or StorageWait("network", "")
         return State(wait or UNKNOWN_STORAGE, counted)

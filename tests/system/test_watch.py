@@ -1,0 +1,142 @@
+"""`headrace watch` names what jobs wait for within two points of the truth, which jobs measure."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.catalog import entry
+from headrace.system import emulator
+from headrace.system.journal import Journal
+from headrace.system.owned import work_directory
+from headrace.system.shared_settings import set_file
+from headrace.system.waiting import wait_until
+from headrace.watching import JobSample, Watcher
+from headrace.watching.finders.pid import PidFinder
+
+JOB = Path(__file__).with_name("watched_jobs.py")
+POINTS = 0.02
+DELAYACCT = Path("/proc/sys/kernel/task_delayacct")
+PARTS = ("on_cpu", "wait_cpu", "reads", "again")
+needs_root = pytest.mark.usefixtures("needs_root")
+
+
+@dataclass
+class Running:
+    """A job, and the log of what it did."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def truth(self, began_s: float, ended_s: float) -> dict[str, float]:
+        """What it did between two times, as shares; `bytes` as they are."""
+        rows = [json.loads(line) for line in self.log.read_text().splitlines(keepends=True)[:-1]]
+        begin = min(rows, key=lambda row: abs(row["time_s"] - began_s))
+        end = min(rows, key=lambda row: abs(row["time_s"] - ended_s))
+        wall_s = end["time_s"] - begin["time_s"]
+        assert wall_s == pytest.approx(ended_s - began_s, abs=1.0)
+        shares = {name: (end[name] - begin[name]) / wall_s for name in PARTS}
+        return {**shares, "bytes": end["bytes"] - begin["bytes"]}
+
+
+@contextmanager
+def jobs(
+    folder: Path, *arguments: Sequence[object], before: Sequence[str] = ()
+) -> Generator[list[Running]]:
+    made: list[Running] = []
+    try:
+        for number, each in enumerate(arguments):
+            log = folder / f"log {number}"
+            argv = [*before, sys.executable, str(JOB), str(log), *map(str, each)]
+            made.append(Running(subprocess.Popen(argv), log))
+        for job in made:
+            assert wait_until(lambda job=job: job.log.exists() and job.log.read_text(), 60, 0.05)
+        yield made
+    finally:
+        for job in made:
+            job.process.kill()
+            job.process.wait()
+
+
+def watched(
+    running: list[Running], seconds: float = 8.0
+) -> list[tuple[JobSample, dict[str, float]]]:
+    """What the watch says of jobs, and what they say themselves of the same time."""
+    finder = PidFinder([str(job.process.pid) for job in running])
+    with Watcher(finder, samples_per_s=400, seed=1) as watcher:
+        for _ in range(int(seconds) - 1):
+            watcher.watch(1.0)
+        sample = watcher.watch(1.0)
+    last = [json.loads(job.log.read_text().splitlines()[-2])["time_s"] for job in running]
+    assert wait_until(lambda: max(last) < time.monotonic(), 10, 0.05)
+    time.sleep(0.1)
+    return [
+        (found, job.truth(found.began_s, sample.time_s))
+        for found, job in zip(sample.jobs, running, strict=True)
+    ]
+
+
+def check(sample: JobSample, truth: dict[str, float], **expected: float) -> None:
+    shares = sample.total.ledger.shares
+    known = {"on_cpu": truth["on_cpu"], "wait_cpu": truth["wait_cpu"], **expected}
+    assert shares == pytest.approx({**dict.fromkeys(shares, 0.0), **known}, abs=POINTS), truth
+    assert sum(shares.values()) == pytest.approx(1.0)
+
+
+@pytest.mark.machine
+def test_jobs_that_share_a_cpu(tmp_path: Path) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    alone = ["taskset", "-c", str(cpu)]
+    with jobs(tmp_path, ("-", 0, 0.01, 0), ("-", 0, 0.01, 0), before=alone) as running:
+        for sample, truth in watched(running, 4):
+            check(sample, truth)
+            assert sample.total.ledger.longest_wait == "CPU"
+            assert truth["wait_cpu"] > 0.3
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[emulator.EmulatedDevice]:
+    """An emulated disk, whose reads take milliseconds."""
+    place = tmp_path_factory.mktemp("disk")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADRACE_JOURNAL_DIR", str(place / "journal"))
+        with Journal.open("a test") as journal:
+            directory, _ = work_directory(journal, place)
+            drive: Any = {"drives": [entry("drives", "seagate-st3750640ns").table]}
+            made = emulator.attach(journal, drive, 256 << 20, directory, seed=1)
+            yield made
+            made.detach()
+
+
+@needs_root
+@pytest.mark.machine
+@pytest.mark.parametrize("counted", [False, True])
+def test_random_reads_of_a_disk(
+    disk: emulator.EmulatedDevice, tmp_path: Path, journal: Journal, counted: bool
+) -> None:
+    """One job only reads, another computes and sleeps as well; with the kernel's delay accounting
+    and without."""
+    set_file(journal, DELAYACCT, str(int(counted)))
+    path = str(disk.device)
+    size = 256 << 20
+    with jobs(tmp_path, (path, size, 0, 0), (path, size, 0.004, 0.01)) as running:
+        for sample, truth in watched(running):
+            assert truth["reads"] > 0.05
+            check(
+                sample,
+                truth,
+                wait_block=truth["reads"],
+                other=1 - truth["reads"] - truth["on_cpu"] - truth["wait_cpu"],
+            )
+            assert [wait.place for wait in sample.total.ledger.waits_s] == [disk.name]
+            assert sample.total.moved.storage_read == pytest.approx(truth["bytes"], rel=0.05)
