@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from headrace.system.page_cache import drop_files
+from headrace.targets import TargetContext
+from served_targets import made, standing
 from workspace import Workspace
 
 SPIN = (
@@ -115,3 +118,87 @@ def test_programs_without_the_recorder(workspace: Workspace) -> None:
     spin = f"{sys.executable} -c '{SPIN}'"
     verdict, ended = why(workspace, "env", "-i", "sh", "-c", spin)
     assert part(verdict, "cpu", "wait-cpu") > 0.8
+
+
+RANDOM = """
+import os, random, sys
+handle = os.open(sys.argv[1], os.O_RDONLY)
+size, chosen = os.fstat(handle).st_size, random.Random(1)
+for _ in range(int(sys.argv[2])):
+    os.pread(handle, 4096, chosen.randrange(size // 4096) * 4096)
+"""
+IN_ORDER = """
+import sys
+with open(sys.argv[1], "rb", buffering=0) as file:
+    while file.read(65536): pass
+"""
+FILE_BYTES = 96 << 20
+
+
+def written(folder: Path, size: int = FILE_BYTES) -> Path:
+    """Write a file of random bytes that is not in the page cache."""
+    file = folder / "data.bin"
+    with file.open("wb") as opened:
+        opened.write(os.urandom(size))
+        opened.flush()
+        os.fsync(opened.fileno())
+    assert drop_files([file]) == 0
+    return file
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_reads_of_an_emulated_disk(workspace: Workspace, context: TargetContext) -> None:
+    """At random, in order, and warm: the limit, and what simulations advise."""
+    target = made("block", drive="seagate-st3750640ns", size="256 MiB")
+    directory = target.prepare(context).directory
+    try:
+        assert directory is not None
+        file = written(directory)
+        verdict, ended = why(workspace, sys.executable, "-c", RANDOM, str(file), "300")
+        device = verdict["observation"]["accesses"][0]["place"]["name"]
+        assert (verdict["limit"]["kind"], verdict["limit"]["where"]) == ("block", device)
+        assert device.startswith("loop")
+        assert "reads of 4 KiB at random over 9" in ended.stderr
+        advice = verdict["advice"]
+        assert advice["present_s"] == pytest.approx(advice["measured_s"], rel=0.15), advice
+        saves = {
+            each["name"]: 1 - each["seconds"] / advice["present_s"] for each in advice["changes"]
+        }
+        waits = part(verdict, "block")
+        assert saves["a SATA SSD"] == pytest.approx(waits, abs=0.15)
+        assert saves["an NVMe drive"] >= saves["a SATA SSD"] - 0.02
+        assert saves["files in reading order"] > waits / 2
+        assert abs(saves["read-ahead of 4 MiB"]) < 0.05
+
+        assert drop_files([file]) == 0
+        verdict, ended = why(workspace, sys.executable, "-c", IN_ORDER, str(file))
+        assert (verdict["limit"]["kind"], verdict["limit"]["where"]) == ("block", device)
+        assert "in order" in ended.stderr
+        advice = verdict["advice"]
+        if abs(advice["present_s"] / advice["measured_s"] - 1) <= 0.15:
+            saves = {each["name"]: each["seconds"] for each in advice["changes"]}
+            assert saves["a SATA SSD"] < 0.6 * advice["present_s"]
+        else:  # a loaded machine: it says so, and advises nothing
+            assert "no advice" in ended.stderr.lower()
+            assert not advice["changes"]
+
+        file.read_bytes()
+        verdict, ended = why(workspace, sys.executable, "-c", f"{SPIN}\n{RANDOM}", str(file), "300")
+        assert part(verdict, "block") < 0.15
+        assert verdict["advice"] is None
+    finally:
+        target.release(context)
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_reads_over_nfs(workspace: Workspace, context: TargetContext) -> None:
+    with standing(made("nfs"), context) as (location, _):
+        folder = location.node_directories[0]
+        file = written(folder, 32 << 20)
+        verdict, ended = why(workspace, sys.executable, "-c", RANDOM, str(file), "4000")
+    assert verdict["limit"]["kind"] == "network", verdict
+    assert Path(verdict["limit"]["where"]) in (folder, *folder.parents)
+    assert verdict["advice"] is not None or "not simulated" in ended.stderr.lower()
+    if verdict["advice"] is not None and verdict["advice"]["changes"]:
+        names = [each["name"] for each in verdict["advice"]["changes"]]
+        assert "a local copy on a SATA SSD" in names

@@ -15,7 +15,7 @@ DISK = StoragePlace("block", "sda1", "ext4", True, 128 << 10)
 NFS = StoragePlace(
     "network", "/mnt/a rather long name of a directory/of the experiment/data", "nfs4"
 )
-RANDOM = Access(DISK, 500, 500 * 4096, 500 * 4096, 0, 4096.0, 1.0, 4.1, 490, 8.3e-3)
+RANDOM = Access(DISK, 500, 500 * 4096, 500 * 4096, 2_310_000_000, 0, 4096.0, 1.0, 4.1, 490, 8.3e-3)
 
 
 def seen(*shares: TimeShare, **fields: object) -> Observation:
@@ -27,7 +27,7 @@ def seen(*shares: TimeShare, **fields: object) -> Observation:
 
 
 def test_shares_add_up_to_the_wall_time() -> None:
-    counts = Counts(10.0, 5.7, 0.2, samples={"sleep": 30, "running": 70})
+    counts = Counts(10.0, 5.7, 0.2, samples={"running": 57, "block": 40, "sleep": 3})
     shares = shares_of(counts, [RANDOM])
     assert sum(share.seconds for share in shares) == pytest.approx(10.0)
     by_kind = {(share.kind, share.where): share.seconds for share in shares}
@@ -47,6 +47,14 @@ def test_calls_that_were_preempted_do_not_count_twice() -> None:
     shares = shares_of(Counts(4.0, 2.0, 1.9), [RANDOM])
     block_s = sum(share.seconds for share in shares if share.kind == "block")
     assert block_s == pytest.approx(0.1)
+
+
+def test_samples_bound_what_long_calls_may_have_waited() -> None:
+    running = Counts(10.0, 4.0, 1.0, samples={"running": 100})
+    assert sum(share.seconds for share in shares_of(running, [RANDOM]) if share.where) < 0.5
+    waiting = replace(running, samples={"running": 55, "block": 45})
+    block = [share for share in shares_of(waiting, [RANDOM]) if share.where]
+    assert block[0].seconds == pytest.approx(4.5)  # a little more than the calls: samples are few
 
 
 def test_page_faults_of_maps_are_block_io_without_a_call() -> None:
@@ -96,7 +104,7 @@ def test_a_thread_that_waits_for_its_client_librarys_reader_waits_for_the_connec
         (
             seen(TimeShare("block", "sda1", 6.0), TimeShare("cpu", "", 4.0), accesses=(RANDOM,)),
             "block",
-            "reads of 4 KiB at random over 2.05 MB, 8.3 ms a wait",
+            "reads of 4 KiB at random over 2.31 GB, 8.3 ms a wait",
         ),
         (
             seen(TimeShare("network", NFS.name, 6.0), TimeShare("cpu", "", 4.0)),

@@ -33,6 +33,7 @@ def why(
     from headrace.profiles.steps import save
     from headrace.records.place import check_place
     from headrace.verdict.running import run
+    from headrace.verdict.simulating import advice_on
     from headrace.verdict.words import verdict_of
 
     if keep is not None:
@@ -40,7 +41,7 @@ def why(
         keep.mkdir(parents=True, exist_ok=True)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(command[0]).name) or "job"
     seen = run(command, name, keep or Path(tempfile.gettempdir()))
-    verdict = verdict_of(seen.observation)
+    verdict = verdict_of(seen.observation, *advice_on(seen.observation, seen.recording))
     text = json.dumps(asdict(verdict), indent=1)
     if keep is not None:
         if seen.recording is not None:

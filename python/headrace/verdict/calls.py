@@ -70,6 +70,10 @@ def _access(
             covered_bytes(reads.offset[reads.file == each], reads.length[reads.file == each])
             for each in np.unique(reads.file).tolist()
         ),
+        span_bytes=sum(
+            int((own.offset + own.length).max() - own.offset.min())
+            for own in (reads.take(reads.file == each) for each in np.unique(reads.file).tolist())
+        ),
         bytes_written=int(written.sum()),
         read_bytes_median=float(np.median(reads.length)) if len(reads) else 0.0,
         random_fraction=float(jumps(reads).mean()) if len(reads) > 1 else 0.0,

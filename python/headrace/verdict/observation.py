@@ -42,6 +42,8 @@ class Access:
     bytes_read: int = 0
     bytes_unique: int = 0
     """Each byte counted once."""
+    span_bytes: int = 0
+    """From the first to the last byte that was read of each file, summed over files."""
     bytes_written: int = 0
     read_bytes_median: float = 0.0
     random_fraction: float = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,10 @@ _STORAGE: tuple[Doing, ...] = ("block", "network", "fuse")
 _ASLEEP: tuple[Doing, ...] = ("sleep", "connection", "pipe", "lock", "other", "stopped")
 _SAMPLES_LEAST = 10
 """Fewer samples say nothing of shares."""
+_SAMPLES_ENOUGH = 50
+"""So many bound the time on storage."""
+_NOISE = 0.05
+"""Samples differ from the times of calls by so much of the wall time; more is page faults."""
 _MEMORY_LEAST = 0.02
 """A smaller part of the wall time under memory pressure is that of any program that starts."""
 
@@ -45,7 +50,7 @@ def shares_of(counts: Counts, accesses: Sequence[Access]) -> tuple[TimeShare, ..
     wall_s = counts.wall_s
     free_s = max(0.0, max(1, counts.threads) * wall_s - counts.cpu_s - counts.wait_cpu_s)
     on_storage = [each for each in accesses if each.place.kind in ("block", "network", "unknown")]
-    calls_s = sum(each.waited_s for each in on_storage)
+    calls_s = min(sum(each.waited_s for each in on_storage), _possible_s(counts))
     seen_s = sum(_sampled_s(counts, each) for each in _STORAGE)
     storage_s = min(free_s, max(calls_s, counts.kernel_block_s, seen_s))
     counted_s = counts.cpu_s + counts.wait_cpu_s + storage_s
@@ -66,6 +71,19 @@ def _sampled_s(counts: Counts, what: Doing) -> float:
     return counts.wall_s * counts.samples.get(what, 0) / total if total >= _SAMPLES_LEAST else 0.0
 
 
+def _possible_s(counts: Counts) -> float:
+    """Return the longest time on storage that samples allow, to three standard deviations.
+
+    A call that was preempted lasts, too, and its thread runs or could run in samples. Those of
+    several threads say what the tree does, not what each thread waits for.
+    """
+    total = sum(counts.samples.values())
+    if counts.threads > 1 or total < _SAMPLES_ENOUGH:
+        return math.inf
+    hits = sum(counts.samples.get(each, 0) for each in (*_STORAGE, "other"))
+    return counts.wall_s * (hits + 3 * math.sqrt(hits) + 3) / total
+
+
 def _storage(counts: Counts, accesses: Sequence[Access], storage_s: float) -> list[TimeShare]:
     """Divide the waits for storage: memory first, the rest as the calls waited."""
     memory_s = min(storage_s, counts.memory_stall_s)
@@ -75,6 +93,8 @@ def _storage(counts: Counts, accesses: Sequence[Access], storage_s: float) -> li
     left_s = storage_s - memory_s
     found = [TimeShare("memory", "", memory_s)]
     by_calls_s = min(left_s, calls_s)
+    if calls_s > 0 and left_s - by_calls_s < _NOISE * counts.wall_s:
+        by_calls_s = left_s
     for each in accesses:
         if each.waited_s > 0:
             kind: ShareKind = "network" if each.place.kind == "network" else "block"

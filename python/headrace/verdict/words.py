@@ -7,6 +7,7 @@ import textwrap
 from dataclasses import dataclass
 
 from headrace.units import format_amount, format_bytes, format_seconds
+from headrace.verdict.advice import Advice
 from headrace.verdict.limit import ProgramLimit, limit_of
 from headrace.verdict.observation import STORAGE, Access, Observation, TimeShare
 
@@ -28,15 +29,26 @@ class ProgramVerdict:
     observation: Observation
     limit: ProgramLimit
     lines: tuple[str, ...]
+    advice: Advice | None = None
+    no_advice: str = ""
+    """Why nothing was simulated."""
 
 
-def verdict_of(seen: Observation) -> ProgramVerdict:
-    """Return the verdict on an observation."""
+def verdict_of(
+    seen: Observation, advice: Advice | None = None, no_advice: str = ""
+) -> ProgramVerdict:
+    """Return the verdict on an observation, with simulations of it or why there are none."""
     limit = limit_of(seen)
     lines = [_time_line(seen), f"Limit: {_limit_words(seen, limit)}."]
-    lines += _wrapped(f"Change: {_change_words(seen, limit)}.", LINES - len(lines) - 1)
-    lines += _wrapped(_doubt(seen), LINES - len(lines))
-    return ProgramVerdict(seen, limit, tuple(_fit(line).replace(_TIED, " ") for line in lines))
+    if advice is not None and advice.trusted:
+        change = _advice_words(advice)
+    else:
+        change = _change_words(seen, limit)
+    lines += _wrapped(f"Change: {change}.", LINES - len(lines) - 1)
+    lines += _wrapped(_doubt(seen, advice, no_advice), LINES - len(lines))
+    return ProgramVerdict(
+        seen, limit, tuple(_fit(line).replace(_TIED, " ") for line in lines), advice, no_advice
+    )
 
 
 def percent(fraction: float) -> str:
@@ -57,7 +69,7 @@ def share_words(share: TimeShare) -> str:
     where = short(share.where)
     words = {
         "cpu": "on CPU",
-        "wait-cpu": "waiting for a CPU",
+        "wait-cpu": "waiting for CPU",
         "block": f"block I/O on {where}" if where else "block I/O",
         "network": f"network storage {where}" if where else "network storage",
         "memory": "waiting for memory",
@@ -77,24 +89,24 @@ def _time_line(seen: Observation) -> str:
         for share in seen.shares
         if share.kind != "other" and share.seconds >= _SHOWN_LEAST * seen.wall_s
     ]
-    whole = f" of {format_seconds(seen.wall_s)}{_exit_words(seen.exit_code)}"
+    whole = f"{format_seconds(seen.wall_s)}{_exit_words(seen.exit_code)}: "
     while True:
         rest_s = seen.wall_s - sum(share.seconds for share in shown)
         parts = [f"{percent(share.seconds / seen.wall_s)} {share_words(share)}" for share in shown]
         if rest_s >= _SHOWN_LEAST * seen.wall_s:
             parts.append(f"{percent(rest_s / seen.wall_s)} other")
-        line = f"{', '.join(parts)}{whole}"
+        line = f"{whole}{', '.join(parts)}"
         if len(line) <= COLUMNS or not shown:
             return line
         shown.pop()
 
 
 def _exit_words(code: int | None) -> str:
-    if code is None:
+    if not code:
         return ""
     if code < 0:
-        return f"; ended by {signal.Signals(-code).name}"
-    return f"; exit code {code}"
+        return f", {signal.Signals(-code).name}"
+    return f", exit code {code}"
 
 
 def _limit_words(seen: Observation, limit: ProgramLimit) -> str:
@@ -137,7 +149,7 @@ def access_words(access: Access) -> str:
     )
     return (
         f"reads of {format_bytes(round(access.read_bytes_median))} {order} over "
-        f"{format_amount(access.bytes_unique)}, {format_seconds(access.slow_read_s)} a wait"
+        f"{format_amount(access.span_bytes)}, {format_seconds(access.slow_read_s)} a wait"
     )
 
 
@@ -166,11 +178,40 @@ def _change_words(seen: Observation, limit: ProgramLimit) -> str:
     return words.get(limit.kind, saves)
 
 
-def _doubt(seen: Observation) -> str:
-    """Return the sources of the times, and what could not be seen."""
-    lacking = f"; {'; '.join(seen.lacks)}" if seen.lacks else ""
+def _advice_words(advice: Advice) -> str:
+    """Return what the alternatives save, most first, and which save nothing or cost time."""
+    saves: list[tuple[float, str]] = []
+    others: dict[str, list[str]] = {"nothing": [], "slower": []}
+    for change in advice.changes:
+        saved, beyond = advice.saved(change), advice.uncertainty(change)
+        least = max(beyond, _SHOWN_LEAST)
+        if saved >= least:
+            tolerance = max(1, round(100 * beyond))
+            words = f"{percent(saved)}{_TIED}±{_TIED}{tolerance} by {change.name}"
+            saves.append((saved, words))
+        else:
+            others["slower" if saved < -least else "nothing"].append(change.name)
+    saves.sort(key=lambda each: -each[0])
+    parts = [f"would save {', '.join(words for _, words in saves)}"] if saves else []
+    parts += [f"{effect}: {', '.join(names)}" for effect, names in others.items() if names]
+    return "; ".join(parts)
+
+
+def _doubt(seen: Observation, advice: Advice | None, no_advice: str) -> str:
+    """Return how well the simulation agrees, the sources of times, and what was not seen."""
+    said: list[str] = []
+    if advice is not None:
+        agrees = (
+            f"{format_seconds(advice.present_s)} simulated, {format_seconds(advice.measured_s)} "
+            f"measured ({100 * advice.error:+.0f}{_TIED}%)"
+        )
+        said.append(agrees if advice.trusted else f"no advice, since {agrees}")
+    elif no_advice:
+        said.append(f"not simulated: {no_advice}")
     count = f" ({seen.samples})" if seen.samples else ""
-    return f"From {seen.sources.replace('+', ', ')}{count}{lacking}."
+    said.append(f"from {seen.sources.replace('+', ', ')}{count}")
+    text = "; ".join([*said, *seen.lacks])
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _wrapped(text: str, most: int) -> list[str]:
