@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from headrace.datasets import DatasetSpec, materialise
+from headrace.profiles.steps import load
 from headrace.system.page_cache import drop_files
 from headrace.targets import TargetContext
 from served_targets import made, standing
@@ -169,6 +172,12 @@ def test_reads_of_an_emulated_disk(workspace: Workspace, context: TargetContext)
         assert saves["an NVMe drive"] >= saves["a SATA SSD"] - 0.02
         assert saves["files in reading order"] > waits / 2
         assert abs(saves["read-ahead of 4 MiB"]) < 0.05
+        page = (workspace.place / "kept" / "verdict.html").read_text()
+        assert "reads of 4 KiB at random" in page and "a SATA SSD" in page
+        assert "http" not in re.sub(r"http-equiv", "", page), "the page requests nothing"
+        shown = workspace.run("profile", "show", "kept/profile.toml")
+        assert "reads of 4 KiB at random over 9" in shown.stdout, shown.stdout
+        assert "a SATA SSD" in shown.stdout
 
         assert drop_files([file]) == 0
         verdict, ended = why(workspace, sys.executable, "-c", IN_ORDER, str(file))
@@ -202,3 +211,28 @@ def test_reads_over_nfs(workspace: Workspace, context: TargetContext) -> None:
     if verdict["advice"] is not None and verdict["advice"]["changes"]:
         names = [each["name"] for each in verdict["advice"]["changes"]]
         assert "a local copy on a SATA SSD" in names
+
+
+@pytest.mark.parametrize("reader", ["uproot", "RDataFrame"])
+def test_analyses_of_events(workspace: Workspace, reader: str) -> None:
+    """The user's own program over generated events: recorded, and limited by its CPU time."""
+    if reader == "RDataFrame":
+        pytest.importorskip("ROOT")
+    spec = DatasetSpec.model_validate({"events": 20_000, "files": 1})
+    (file,) = materialise(spec, workspace.cache)
+    codes = {
+        "uproot": "import sys, uproot\n"
+        "for _ in range(3):\n"
+        " with uproot.open(sys.argv[1]) as f:\n"
+        "  tree = f[f.keys()[0]]; print(sum(len(tree[b].array()) for b in tree.keys()))",
+        "RDataFrame": "import sys, ROOT\n"
+        "with ROOT.TFile.Open(sys.argv[1]) as f: name = f.GetListOfKeys()[0].GetName()\n"
+        "d = ROOT.RDataFrame(name, sys.argv[1])\n"
+        "print(d.Count().GetValue())",
+    }
+    verdict, ended = why(workspace, sys.executable, "-c", codes[reader], str(file))
+    assert ended.stdout.strip()
+    assert verdict["limit"]["kind"] not in ("connection", "network", "sleep"), verdict
+    assert part(verdict, "cpu", "wait-cpu") > 0.2
+    recorded = load(str(workspace.place / "kept" / "profile.toml"))
+    assert str(file) in {each.path for each in recorded.files}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headrace.profiles.steps import Recording, Unseen
     from headrace.profiles.summary import FileUse, Summary
     from headrace.report.text_table import TextTable
+    from headrace.verdict.words import ProgramVerdict
 
 app = typer.Typer(help="Recorded jobs: show, import, export, simulate.", no_args_is_help=True)
 
@@ -89,7 +90,7 @@ def show(
     files: Annotated[int, typer.Option(help="how many files are listed", min=0)] = 8,
 ) -> None:
     """Show what a recorded job did: bytes, sizes of reads, order, reuse, work between reads, its
-    files.
+    files; where its time went, what limits it, and what would change it.
     """
     from headrace.profiles.picture import draw as draw_picture
     from headrace.profiles.steps import load, profile_path
@@ -110,6 +111,7 @@ def show(
                     "reuse": summary.reuse,
                     "unseen": asdict(recording.unseen) if recording.unseen is not None else None,
                     "notes": recording.notes,
+                    "verdict": asdict(_verdict(recording)),
                 },
                 indent=1,
             )
@@ -122,8 +124,20 @@ def show(
             out.print(f"and {len(summary.files) - files} more")
     for note in recording.notes:
         err.print(f"[yellow]note:[/yellow] {escape(note)}")
+    for line in _verdict(recording).lines:
+        out.print(line, markup=False)
     if picture is not None:
         err.print(f"picture: {escape(str(picture))}")
+
+
+def _verdict(recording: Recording) -> ProgramVerdict:
+    """Return what `headrace why` would say, from the profile alone."""
+    from headrace.verdict.running import observation_of
+    from headrace.verdict.simulating import advice_on
+    from headrace.verdict.words import verdict_of
+
+    seen = observation_of(recording)
+    return verdict_of(seen, *advice_on(seen, recording, measure=False))
 
 
 def _unseen(unseen: Unseen | None) -> str:

@@ -22,7 +22,12 @@ def why(
     ] = False,
     keep: Annotated[
         Path | None,
-        typer.Option(help="folder for the profile and the observation (new, or of an earlier why)"),
+        typer.Option(
+            help="folder for the profile, the verdict and its page (of an earlier why: replaced)"
+        ),
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="write the verdict as a page (HTML) to this file")
     ] = None,
 ) -> None:
     """Run a program and say where its time went, what limits it, and what would change it.
@@ -32,6 +37,8 @@ def why(
     """
     from headrace.profiles.steps import save
     from headrace.records.place import check_place
+    from headrace.report.whole_file import write_whole
+    from headrace.verdict.page import write_page
     from headrace.verdict.running import run
     from headrace.verdict.simulating import advice_on
     from headrace.verdict.words import verdict_of
@@ -39,6 +46,8 @@ def why(
     if keep is not None:
         check_place(keep, "--keep")  # before the program runs
         keep.mkdir(parents=True, exist_ok=True)
+    if page is not None:
+        check_place(page.absolute().parent, "--page")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(command[0]).name) or "job"
     seen = run(command, name, keep or Path(tempfile.gettempdir()))
     verdict = verdict_of(seen.observation, *advice_on(seen.observation, seen.recording))
@@ -46,7 +55,10 @@ def why(
     if keep is not None:
         if seen.recording is not None:
             save(seen.recording, keep / "profile.toml")
-        (keep / "verdict.json").write_text(text + "\n")
+        write_whole(keep / "verdict.json", lambda to: to.write_text(text + "\n"))
+        write_page(verdict, keep / "verdict.html")
+    if page is not None:
+        write_page(verdict, page)
     if as_json:
         sys.stderr.write(text + "\n")
     else:

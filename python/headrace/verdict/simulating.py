@@ -6,7 +6,7 @@ import copy
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,8 +38,24 @@ _REGION = 2 << 20
 """Reads in order are hits of the page cache, or not, in pieces of this size."""
 _LARGE_READ_AHEAD = 4 << 20
 _READ_AHEAD = 128 << 10
+_SOME_JUMPS = 0.1
+"""From this share of reads elsewhere on, order is an alternative."""
 _STEPS_MOST = 3_000_000
 _MAPPED_MOST = 0.1
+
+
+@dataclass(frozen=True)
+class _Usual:
+    """Times of a class of storage, where none was measured."""
+
+    random_s: float
+    rate_bytes_per_s: float
+
+
+_USUAL_DISK = _Usual(12e-3, 150e6)
+"""Assumption: a disk of 7200 rpm."""
+_USUAL_OTHER = _Usual(150e-6, 500e6)
+"""Assumption: a SATA SSD."""
 _DISK_OVERHEAD_S = 150e-6
 
 
@@ -137,31 +153,42 @@ def _kept(recording: Recording, files: Sequence[int]) -> npt.NDArray[np.bool_]:
 
 
 def _present_volume(place: StoragePlace, times: ReadTimes) -> VolumeSpec:
-    """Return the present storage as a model with the measured times.
+    """Return the present storage as a model with the measured times, or the usual ones of its class
+    where one is missing: then it hardly matters for this program.
 
-    Raises HeadraceError when they could not be measured.
+    Raises HeadraceError when nothing was measured.
     """
-    if times.random_s is None or times.rate_bytes_per_s is None:
-        raise HeadraceError("the times of its storage could not be measured")
-    transfer_s = times.random_bytes / times.rate_bytes_per_s
+    if times.random_s is None and times.rate_bytes_per_s is None:
+        raise HeadraceError("it waited too seldom to tell what its storage takes for a read")
+    usual = _USUAL_DISK if _is_disk(place, times) else _USUAL_OTHER
+    random_s = usual.random_s if times.random_s is None else times.random_s
+    rate = usual.rate_bytes_per_s if times.rate_bytes_per_s is None else times.rate_bytes_per_s
+    access_s = random_s - times.random_bytes / rate
     made: VolumeSpec = {
         "name": "data",
         "filesystem": filesystem("ext4"),
         "read_ahead_bytes": place.read_ahead_bytes or _READ_AHEAD,
     }
-    is_disk = place.kind == "block" and times.random_s > _DISK_LEAST_S
-    if is_disk:
-        made["storage"] = storage(_disk(times.random_s - transfer_s, times.rate_bytes_per_s))
+    if _is_disk(place, times):
+        made["storage"] = storage(_disk(access_s, rate))
     else:
-        read_ns = round(max(1e-6, times.random_s - transfer_s) * 1e9)
+        read_ns = round(max(1e-6, access_s) * 1e9)
         made["ideal"] = {
             "capacity_bytes": 1 << 42,
             "read_ns": read_ns,
             "write_ns": read_ns,
-            "read_bytes_per_s": times.rate_bytes_per_s,
-            "write_bytes_per_s": times.rate_bytes_per_s,
+            "read_bytes_per_s": rate,
+            "write_bytes_per_s": rate,
         }
     return made
+
+
+def _is_disk(place: StoragePlace, times: ReadTimes) -> bool:
+    if place.kind == "network":
+        return False
+    if times.random_s is None:
+        return bool(place.rotational)
+    return times.random_s > _DISK_LEAST_S
 
 
 def _disk(access_s: float, rate_bytes_per_s: float) -> DriveSpec:
@@ -196,12 +223,13 @@ def _alternatives(
     ahead = cast("VolumeSpec", {**present, "read_ahead_bytes": _LARGE_READ_AHEAD})
     found: list[tuple[str, VolumeSpec, bool]] = [("read-ahead of 4 MiB", ahead, False)]
     reads = recording.steps.take(is_read(recording.steps))
-    if float(jumps(reads).mean()) > 0.1:
+    # How much order would save depends on the rate.
+    if times.rate_bytes_per_s is not None and float(jumps(reads).mean()) > _SOME_JUMPS:
         found.append(("files in reading order", ahead, True))
     if place.kind == "network" and "ideal" in present:
         own = dict(present["ideal"])
         half = {**own, "read_ns": int(cast("int", own["read_ns"])) // 2}
-        fast = {**own, "read_bytes_per_s": 10 * (times.rate_bytes_per_s or 0.0)}
+        fast = {**own, "read_bytes_per_s": 10 * cast("float", own["read_bytes_per_s"])}
         found += [
             ("half the latency", cast("VolumeSpec", {**present, "ideal": half}), False),
             ("a link of 10 times the rate", cast("VolumeSpec", {**present, "ideal": fast}), False),

@@ -28,7 +28,10 @@ class ProgramVerdict:
 
     observation: Observation
     limit: ProgramLimit
+    sentences: tuple[str, ...]
+    """The whole text: time, limit, change, doubt."""
     lines: tuple[str, ...]
+    """The same in five lines, cut where it is longer."""
     advice: Advice | None = None
     no_advice: str = ""
     """Why nothing was simulated."""
@@ -39,15 +42,26 @@ def verdict_of(
 ) -> ProgramVerdict:
     """Return the verdict on an observation, with simulations of it or why there are none."""
     limit = limit_of(seen)
-    lines = [_time_line(seen), f"Limit: {_limit_words(seen, limit)}."]
     if advice is not None and advice.trusted:
         change = _advice_words(advice)
     else:
         change = _change_words(seen, limit)
-    lines += _wrapped(f"Change: {change}.", LINES - len(lines) - 1)
-    lines += _wrapped(_doubt(seen, advice, no_advice), LINES - len(lines))
+    sentences = (
+        _time_line(seen),
+        f"Limit: {_limit_words(seen, limit)}.",
+        f"Change: {change}.",
+        _doubt(seen, advice, no_advice),
+    )
+    lines = [*sentences[:2]]
+    lines += _wrapped(sentences[2], LINES - len(lines) - 1)
+    lines += _wrapped(sentences[3], LINES - len(lines))
     return ProgramVerdict(
-        seen, limit, tuple(_fit(line).replace(_TIED, " ") for line in lines), advice, no_advice
+        seen,
+        limit,
+        tuple(each.replace(_TIED, " ") for each in sentences),
+        tuple(_fit(line).replace(_TIED, " ") for line in lines),
+        advice,
+        no_advice,
     )
 
 
@@ -89,7 +103,7 @@ def _time_line(seen: Observation) -> str:
         for share in seen.shares
         if share.kind != "other" and share.seconds >= _SHOWN_LEAST * seen.wall_s
     ]
-    whole = f"{format_seconds(seen.wall_s)}{_exit_words(seen.exit_code)}: "
+    whole = f"{format_seconds(seen.wall_s)}{exit_words(seen.exit_code)}: "
     while True:
         rest_s = seen.wall_s - sum(share.seconds for share in shown)
         parts = [f"{percent(share.seconds / seen.wall_s)} {share_words(share)}" for share in shown]
@@ -101,7 +115,8 @@ def _time_line(seen: Observation) -> str:
         shown.pop()
 
 
-def _exit_words(code: int | None) -> str:
+def exit_words(code: int | None) -> str:
+    """Return how a program ended, if not with exit code 0."""
     if not code:
         return ""
     if code < 0:
