@@ -31,6 +31,7 @@ class ReadFields(TypedDict):
     bytes_unique: int
     read_calls: int
     read_wait_s: NotRequired[float]
+    open_s: NotRequired[float]
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,11 @@ class JobOutput:
     read_calls: int = 0
     read_wait_s: float = 0.0
     """Wall time inside read calls, as far as the workload sees it (0 when it cannot)."""
+    open_s: float | None = None
+    """Wait until the job was connected and its files were open, which `read_wait_s` leaves out.
+
+    Wall time less the CPU time of the process. None when the workload cannot see it.
+    """
     asynchronous: bool = False
     """True when the kernel does not report these waits (libaio): all sleep in reads counts."""
     phases: list[tuple[str, float, float]] = field(default_factory=list[tuple[str, float, float]])

@@ -305,6 +305,7 @@ class AccessList(TypedDict):
     cpu_ns: NotRequired[list[int]]
     wait_ns: NotRequired[list[int]]
     cpu_after_ns: NotRequired[int]
+    vector: NotRequired[int]
     access: NotRequired[Access]
     ahead: NotRequired[int]
     events: NotRequired[int]

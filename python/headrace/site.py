@@ -153,6 +153,21 @@ class TargetCalibration(Section):
     client_delay: Seconds | None = Field(
         None, ge=0, description="delay of a request on the client that takes no CPU of the job"
     )
+    client_start: Seconds | None = Field(
+        None,
+        ge=0,
+        description="wait of a process until its client of the service has started, connected and "
+        "logged in, before the first file is opened",
+    )
+    client_start_cpu: Seconds | None = Field(
+        None, ge=0, description="CPU time of that, charged to the job"
+    )
+    server_open: Seconds | None = Field(
+        None, ge=0, description="time of a metadata server for each request of an open"
+    )
+    open_round_trips: int | None = Field(
+        None, ge=1, le=1000, description="requests, one after the other, that open a file"
+    )
 
 
 class SiteCalibration(Section):

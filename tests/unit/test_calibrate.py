@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headrace.calibration.cells import CalibrationPlan, calibration_plan
 from headrace.calibration.fitting import MeasuredCell, SiteFit, fit
-from headrace.calibration.observed import ObservedCell
+from headrace.calibration.observed import ObservedCell, observed
 from headrace.calibration.parameters import as_calibration, learnables
 from headrace.calibration.running import SimulatedCells
 from headrace.calibration.verdict import PredictedCell, judge
@@ -23,6 +23,7 @@ from headrace.catalog.load import ROOT
 from headrace.errors import InterruptedRunError, RefusedError, StudyError
 from headrace.library import Silent, calibrate, load_study
 from headrace.plan.trial import Trial
+from headrace.records.sums import job_sums
 from headrace.study.model import Study
 
 LOCAL = """
@@ -54,6 +55,8 @@ export = { drive = "small.toml" }
 SERVED = LOCAL.replace("[site.node]", NAS + "[site.node]").replace(
     "[factors]", '[factors]\ntarget = ["nas"]'
 )
+
+REMOTE = SERVED.replace('kind = "nfs"', 'kind = "xrootd"').replace("export =", "bricks =")
 
 COMMAND = LOCAL.replace(
     'kind = "scan"\ndata = { events = 60_000, files = 4 }', 'kind = "command"\ncommand = ["true"]'
@@ -137,6 +140,29 @@ def test_what_acts_alike_is_said_to_be_undetermined_and_keeps_its_default(tmp_pa
     assert not set(said) & set(found.values)
     # An emulated drive is the one of the catalog: its rate is known.
     assert "target.nas.drive_rate" not in {*said, *found.values}
+
+
+def test_the_time_until_files_are_open_is_told_from_that_of_reads(tmp_path: Path) -> None:
+    """A scan of 0.1 s whose client takes as long to connect."""
+    _, plan = planned(tmp_path, REMOTE.replace('"scan", "search"', '"scan"'))
+    start = "target.nas.client_start"
+    found = learnt_of(plan, {start: 0.08, "target.nas.network_latency": 300e-6, "cpu.scan": 1.4})
+    assert found.values[start] == pytest.approx(0.08, rel=0.05)
+    assert found.values["cpu.scan"] == pytest.approx(1.4, rel=0.1)
+    # Without it the time is that of a catalog's client, which is connected at once.
+    assert start not in learnt_of(plan, {"cpu.scan": 1.4}).values
+
+
+def test_records_of_jobs_say_how_long_files_took_to_open() -> None:
+    rows = [
+        {"wall_s": 1.0, "events": 10, "end_s": 1.0, "start_s": 0.0, "open_s": seconds}
+        for seconds in (0.1, 0.3)
+    ]
+    seen = observed({**job_sums(rows), "last_done_s": 1.0})
+    assert seen is not None and seen.open == pytest.approx(0.02)
+    # One job that does not know makes the sum unknown, not smaller.
+    partly = observed({**job_sums([*rows, {**rows[0], "open_s": None}]), "last_done_s": 1.0})
+    assert partly is not None and partly.open is None
 
 
 def test_cells_to_learn_and_to_check_are_few_and_apart(tmp_path: Path) -> None:

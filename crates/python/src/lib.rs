@@ -19,6 +19,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(drives::drive_run_json, module)?)?;
     module.add_function(wrap_pyfunction!(drives::drive_replay, module)?)?;
     module.add_function(wrap_pyfunction!(metadata::metadata_json, module)?)?;
+    module.add_function(wrap_pyfunction!(simulation::scenario_refusal, module)?)?;
     module.add_function(wrap_pyfunction!(simulation::simulate_json, module)?)?;
     module.add_function(wrap_pyfunction!(simulation::simulate_many, module)?)?;
     module.add_class::<scripts::TimedBlockDevice>()?;

@@ -47,6 +47,12 @@ pub fn simulate_json(py: Python<'_>, scenario_json: &str) -> PyResult<String> {
         .map_err(ModelError::new_err)
 }
 
+/// Return why a scenario (JSON) cannot run, as (field, given, allowed); `None` if it can.
+#[pyfunction]
+pub fn scenario_refusal(py: Python<'_>, scenario_json: &str) -> Option<Refusal> {
+    py.allow_threads(|| Scenario::from_json(scenario_json).err().map(refusal))
+}
+
 /// Run scenarios on `threads` threads (0: one per core). `finished(index, outcome, error)` is
 /// called in this thread when a scenario ends and returns whether to continue. `cancelled()` is
 /// called periodically and returns whether to stop; `progress(simulated_ns)` is called with the

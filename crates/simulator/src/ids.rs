@@ -19,6 +19,8 @@ pub(crate) mod kinds {
     pub(crate) enum Task {}
     #[derive(Debug)]
     pub(crate) enum Thread {}
+    #[derive(Debug)]
+    pub(crate) enum Vector {}
 }
 
 pub(crate) type FetchId = Id<kinds::Fetch>;
@@ -30,6 +32,8 @@ pub(crate) type RpcId = Id<kinds::Rpc>;
 pub(crate) type TaskId = Id<kinds::Task>;
 /// A thread of a data server.
 pub(crate) type ThreadId = Id<kinds::Thread>;
+
+pub(crate) type VectorId = Id<kinds::Vector>;
 
 /// What a host's cores work for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

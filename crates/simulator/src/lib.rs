@@ -37,6 +37,7 @@ mod steps;
 mod storage;
 mod task;
 mod upstream;
+mod vectored;
 mod world;
 
 pub use outcome::{JobOutcome, Ledger, Outcome};

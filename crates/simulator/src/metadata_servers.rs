@@ -48,6 +48,7 @@ impl World<'_> {
             synced: false,
             failed: false,
             unread: 0,
+            vector: None,
         };
         let rpc = self.rpcs.insert(rpc);
         self.counters.service_requests += u64::from(round_trips);

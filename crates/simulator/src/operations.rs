@@ -3,6 +3,7 @@
 use headrace_model::filesystem::AccessTime;
 use headrace_model::pagecache::readahead::ReadAhead;
 use headrace_model::pagecache::PAGE_BYTES;
+use headrace_model::Nanos;
 
 use crate::ids::{InstanceId, TaskId};
 use crate::scenario::Access;
@@ -63,7 +64,7 @@ impl World<'_> {
     }
 
     /// Charge the CPU time of a call, and count it for its job.
-    fn count_call(&mut self, task: TaskId, kind: OpKind, length: u64, local: bool) {
+    pub(super) fn count_call(&mut self, task: TaskId, kind: OpKind, length: u64, local: bool) {
         let t = &mut self.tasks[task];
         if !matches!(kind, OpKind::Sync | OpKind::Close) {
             let h = &self.hosts[t.host as usize];
@@ -329,6 +330,23 @@ impl World<'_> {
         }
     }
 
+    /// Start the client of the service that holds the process's file, if the process opens its
+    /// first file there. Return when it is connected; none if it is.
+    pub(super) fn start_client(&mut self, task: TaskId, set: u32) -> Option<Nanos> {
+        let instance = self.current_file(task, set);
+        let mount = self.instances[instance].mount;
+        let Mounted::Service(service) = self.mounts[mount as usize].mounted else { return None };
+        let settled = &self.services[service as usize].settled;
+        let (start_ns, cpu_ns) = (settled.client_start_ns, settled.client_start_cpu_ns);
+        let t = &mut self.tasks[task];
+        if start_ns + cpu_ns == 0 || t.clients.contains(&mount) {
+            return None;
+        }
+        t.clients.push(mount);
+        t.pending_cpu_ns += cpu_ns;
+        (start_ns > 0).then_some(self.now + start_ns)
+    }
+
     /// Perform a metadata operation on the process's file: read its inode, or send requests to the
     /// metadata server.
     pub(super) fn metadata(
@@ -339,6 +357,7 @@ impl World<'_> {
         round_trips: Option<u32>,
     ) -> Flow {
         let instance = self.current_file(task, set);
+        let phase = if round_trips.is_none() { Phase::Open } else { Phase::Metadata };
         let t = &self.tasks[task];
         let (job, process, host) = (t.job, t.process, t.host);
         let copying = t.copying.is_some();
@@ -368,7 +387,7 @@ impl World<'_> {
                 };
                 if let Started::Waits = self.start_op(wanted) {
                     self.tasks[task].waiting_ops += 1;
-                    self.enter(task, State::Block, Phase::Metadata);
+                    self.enter(task, State::Block, phase);
                     return Flow::Blocked;
                 }
                 Flow::On
@@ -379,11 +398,11 @@ impl World<'_> {
                 let (trips, cpu) = (round_trips.unwrap_or(s.open_round_trips), s.client_request_ns);
                 self.tasks[task].pending_cpu_ns += cpu * u64::from(trips);
                 if self.ask_metadata(task, service, file, changes, trips) {
-                    self.enter(task, State::Network, Phase::Metadata);
+                    self.enter(task, State::Network, phase);
                     return Flow::Blocked;
                 }
                 let until = self.metadata_answer(service, file, host, changes, trips);
-                self.pause(task, until, State::Network, Phase::Metadata)
+                self.pause(task, until, State::Network, phase)
             }
         }
     }

@@ -94,6 +94,9 @@ pub struct Phases {
     pub write_ns: u64,
     /// Open, close and other metadata operations.
     pub metadata_ns: u64,
+    /// Of these, waits until a service's client is connected and a file is open.
+    #[serde(default)]
+    pub open_ns: u64,
 }
 
 /// One job.

@@ -119,6 +119,7 @@ pub(crate) struct Sequence {
     pub cpu_ns: Box<[u64]>,
     pub wait_ns: Box<[u64]>,
     pub cpu_after_ns: u64,
+    pub vector: u32,
     pub access: Access,
     pub ahead: u32,
     pub events: u64,
@@ -155,6 +156,11 @@ impl Instruction {
 }
 
 impl Sequence {
+    /// Return the accesses that are one vectored read with the access `index`, which is its first.
+    pub fn group(&self, index: usize) -> std::ops::Range<usize> {
+        index..(index + self.vector as usize).min(self.ranges.len())
+    }
+
     /// Return whether a process leaves it out: its events are not in the packet (first event, number
     /// of events), or the file is open since the packet before.
     pub fn is_left_out(&self, packet: Option<(u64, u64)>, same_file: bool) -> bool {
@@ -370,6 +376,7 @@ impl StepAt<'_> {
             cpu_ns,
             wait_ns,
             cpu_after_ns,
+            vector,
             access,
             ahead,
             events,
@@ -398,6 +405,7 @@ impl StepAt<'_> {
             cpu_ns: cpu_ns.clone().into_boxed_slice(),
             wait_ns: wait_ns.clone().into_boxed_slice(),
             cpu_after_ns: *cpu_after_ns,
+            vector: if *op == PatternOp::Read { (*vector).max(1) } else { 1 },
             access: *access,
             ahead: *ahead,
             events: *events,

@@ -155,6 +155,10 @@ impl World<'_> {
             return;
         }
         self.rpcs[rpc].stage = Stage::Storing;
+        if self.rpcs[rpc].vector.is_some() {
+            self.done_storing(rpc);
+            return;
+        }
         if self.services[self.rpcs[rpc].service as usize].upstream.is_some() {
             self.count_cached(rpc);
         }
@@ -240,8 +244,12 @@ impl World<'_> {
         self.done_storing(rpc);
     }
 
-    /// Free the thread for the next request; only the network transfer remains.
+    /// Read the next range of a vectored read. After the last one, free the thread for the next
+    /// request; only the network transfer remains.
     pub(super) fn done_storing(&mut self, rpc: RpcId) {
+        if self.store_next_range(rpc) {
+            return;
+        }
         let r = self.rpcs[rpc];
         let target = &mut self.services[r.service as usize].targets[r.target as usize];
         if let Some(thread) = r.thread {
@@ -297,6 +305,9 @@ impl World<'_> {
     pub(crate) fn reply(&mut self, rpc: RpcId) {
         let r = self.rpcs[rpc];
         self.rpcs.remove(rpc);
+        if let Some(vector) = r.vector {
+            self.vectors.remove(vector);
+        }
         match r.sender {
             Sender::Forwarder(forwarder) => {
                 self.rpcs[forwarder].failed |= r.failed;
@@ -322,6 +333,7 @@ impl World<'_> {
         let target = self.part_target(r.service, f, r.part + replica);
         let unread = r.unread + 1;
         let stage = Stage::Arriving;
+        self.restart_vector(rpc);
         self.rpcs[rpc] = Rpc { replica, target, unread, stage, failed: false, pending: 1, ..r };
         self.enqueue(rpc);
     }

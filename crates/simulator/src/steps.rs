@@ -115,6 +115,10 @@ impl World<'_> {
                 self.compute(task, 0)
             }
             Instruction::Open { file } => {
+                if let Some(until) = self.start_client(task, file) {
+                    self.tasks[task].progress = Progress::Begun;
+                    return self.pause(task, until, State::Network, Phase::Open);
+                }
                 self.tasks[task].files[file as usize].open = true;
                 self.metadata(task, file, false, None)
             }
@@ -301,7 +305,8 @@ impl World<'_> {
                     self.tasks[task].progress = Progress::Ending;
                     return if work > 0 { self.compute(task, work) } else { Flow::On };
                 }
-                let work = s.cpu_ns.get(index).copied().unwrap_or(0);
+                let group = s.group(index);
+                let work = s.cpu_ns.get(group).map_or(0, |work| work.iter().sum());
                 self.tasks[task].progress = Progress::Worked;
                 if work > 0 {
                     self.compute(task, work)
@@ -310,14 +315,32 @@ impl World<'_> {
                 }
             }
             Progress::Worked => {
-                let wait_ns = s.wait_ns.get(index).copied().unwrap_or(0);
-                self.tasks[task].progress = Progress::Located;
+                let group = s.group(index);
+                let wait_ns = s.wait_ns.get(group.clone()).map_or(0, |wait| wait.iter().sum());
+                let t = &mut self.tasks[task];
+                t.progress = Progress::Located;
+                if s.vector > 1 {
+                    t.next_range = 0;
+                    t.ranges.clear();
+                    t.ranges.extend_from_slice(&s.ranges[group]);
+                }
                 let until = self.now + wait_ns;
                 self.pause(task, until, State::Other, Phase::None)
             }
             _ => {
                 let (file, op, access, (offset, length)) =
                     (s.file, s.op, s.access, s.ranges[index]);
+                if s.vector > 1 {
+                    let last = s.group(index).end as u64;
+                    return match self.vector_step(task, file, access) {
+                        Flow::Done => {
+                            let t = &mut self.tasks[task];
+                            (t.progress, t.iteration) = (Progress::Begun, last);
+                            Flow::On
+                        }
+                        flow => flow,
+                    };
+                }
                 let t = &mut self.tasks[task];
                 t.progress = Progress::Begun;
                 t.iteration += 1;
@@ -339,6 +362,11 @@ impl World<'_> {
             return Flow::Done;
         }
         let instance = self.current_file(task, file);
+        if count - next > 1 {
+            if let Some(flow) = self.read_vector(task, instance) {
+                return flow;
+            }
+        }
         let together = count > 1 && !self.caches(instance);
         let last = if together { count } else { next + 1 };
         let mut flow = Flow::On;

@@ -55,6 +55,7 @@ impl World<'_> {
             copying: None,
             take_waits: false,
             ahead: Ahead::default(),
+            clients: Vec::new(),
             held_bytes: 0,
         })
     }
@@ -86,6 +87,10 @@ impl World<'_> {
             Phase::Read => job.phases.read_ns += span,
             Phase::Write => job.phases.write_ns += span,
             Phase::Metadata => job.phases.metadata_ns += span,
+            Phase::Open => {
+                job.phases.metadata_ns += span;
+                job.phases.open_ns += span;
+            }
         }
     }
 

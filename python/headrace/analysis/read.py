@@ -46,6 +46,7 @@ _NUMBERS = ("last_done_s", "stonewall_s")
 _SUMS = [
     "jobs",
     *SUMMED,
+    "open_s",
     "efficiencies",
     "throughput_jobs",
     "window_s",

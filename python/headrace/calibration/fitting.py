@@ -1,10 +1,11 @@
 """Fit the parameters of a site to measured cells, and say which they do not determine.
 
 Least squares (scipy, bounded trust region) on differences per cell: of the logarithm of the time
-per work, of the logarithm of the CPU time, and of the waits as a share of the time. A parameter is
-undetermined if it changes no difference by more than `LEAST_EFFECT` over its whole range, or if its
-standard error is above `MOST_FACTOR` and a fit with its default is as good: the least determined
-one keeps its default, and the others are fitted again.
+per work, of the logarithm of the CPU time, of the waits as a share of the time, and of those for
+open files where they are known. A parameter is undetermined if it changes no difference by more
+than `LEAST_EFFECT` over its whole range, or if its standard error is above `MOST_FACTOR` and a fit
+with its default is as good: the least determined one keeps its default, and the others are fitted
+again.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ WAIT_FLOOR = 0.04
 """Waits count as shares of the time per work of a job."""
 LEAST_CPU = 0.02
 """Share of the jobs' time that CPU time must have to be compared."""
+PARTS = 4
+"""Differences of each cell."""
 STEP = 0.03
 """Share of a parameter's range, for finite differences."""
 
@@ -101,7 +104,7 @@ class _Fitter:
     def differences(
         self, free: Sequence[Learnable], at: Numbers, numbers: Sequence[int] | None = None
     ) -> Numbers:
-        """Return the differences of the cells, three for each; of all cells when None.
+        """Return the differences of the cells, `PARTS` for each; of all cells when None.
 
         Only what is not known is simulated: a value that does not act on a cell changes nothing.
         """
@@ -135,7 +138,7 @@ class _Fitter:
             moved = at.copy()
             moved[column] += step
             numbers = self.acted_on(each)
-            rows = np.array([3 * number + k for number in numbers for k in range(3)], dtype=int)
+            rows = np.array(_rows(numbers), dtype=int)
             change = self.differences(free, moved, numbers) - base[rows]
             found[rows, column] = change / step
         return found
@@ -143,15 +146,23 @@ class _Fitter:
 
 def _difference(real: ObservedCell, made: ObservedCell | None) -> Numbers:
     if made is None:
-        return np.array([10.0, 0.0, 0.0])
+        return np.array([10.0, 0.0, 0.0, 0.0])
     time = math.log(made.seconds / real.seconds) / math.hypot(FLOOR, real.doubt)
     cpu = 0.0
     if real.cpu > LEAST_CPU * real.wall and made.cpu > 0:
         cpu = math.log(made.cpu / real.cpu) / math.hypot(CPU_FLOOR, real.doubt)
-    wait = 0.0
+    wait = opening = 0.0
     if real.wall > 0:
-        wait = (made.wait - real.wait) / real.wall / math.hypot(WAIT_FLOOR, real.doubt)
-    return np.array([time, cpu, wait])
+        share = real.wall * math.hypot(WAIT_FLOOR, real.doubt)
+        wait = (made.wait - real.wait) / share
+        if real.open is not None and made.open is not None:
+            opening = (made.open - real.open) / share
+    return np.array([time, cpu, wait, opening])
+
+
+def _rows(numbers: Sequence[int]) -> list[int]:
+    """Return the places of the differences of cells."""
+    return [PARTS * number + part for number in numbers for part in range(PARTS)]
 
 
 def fit(cells: Sequence[MeasuredCell], free: Sequence[Learnable], simulate: Simulate) -> SiteFit:
@@ -231,9 +242,9 @@ def _with_effect(
         effect = 0.0
         for share in (0.15, 0.85):
             numbers = fitter.acted_on(each)
-            rows = [3 * number + k for number in numbers for k in range(3)]
             ends = fitter.differences((each,), np.array([share]), numbers)
-            effect = max(effect, float(np.abs(ends - base[rows]).max(initial=0.0)))
+            change = np.abs(ends - base[_rows(numbers)])
+            effect = max(effect, float(change.max(initial=0.0)))
         if effect * FLOOR > LEAST_EFFECT:
             left.append(each)
         else:

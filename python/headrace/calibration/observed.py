@@ -23,6 +23,8 @@ class ObservedCell:
     """Seconds in which jobs waited for block I/O, network and the rest of the storage, per work."""
     work: float
     """Work of one trial."""
+    open: float | None = None
+    """Of `wait`, seconds until the jobs' files were open, per work; None where not measured."""
     doubt: float = 0.0
     """Relative standard error of `seconds`."""
 
@@ -52,8 +54,14 @@ def observed(row: Mapping[str, object]) -> ObservedCell | None:
     if not (done > 0 and whole > 0 and time_s > 0):
         return None
     waits = ("wait_block_s", "wait_network_s", "other_s")
+    opening = row.get("open_s")
+    known = isinstance(opening, (int, float)) and math.isfinite(opening)
     return ObservedCell(
-        time_s / done, number("on_cpu_s") / whole, sum(map(number, waits)) / whole, done
+        time_s / done,
+        number("on_cpu_s") / whole,
+        sum(map(number, waits)) / whole,
+        done,
+        open=opening / whole if known else None,
     )
 
 
@@ -69,10 +77,12 @@ def mean(trials: Sequence[ObservedCell]) -> ObservedCell:
     seconds = np.array([each.seconds for each in trials])
     count = len(trials)
     doubt = float(seconds.std(ddof=1) / seconds.mean() / math.sqrt(count)) if count > 1 else 0.0
+    opening = [each.open for each in trials]
     return ObservedCell(
         float(seconds.mean()),
         float(np.mean([each.cpu for each in trials])),
         float(np.mean([each.wait for each in trials])),
         float(np.mean([each.work for each in trials])),
+        None if None in opening else float(np.mean([each or 0.0 for each in opening])),
         doubt,
     )

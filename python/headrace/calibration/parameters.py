@@ -12,6 +12,8 @@ from headrace.site import SiteCalibration, TargetCalibration
 from headrace.units import format_bytes_per_s
 
 Unit = Literal["times", "s", "bytes/s", "share"]
+_IN_PROCESS = ("xrootd", "eos", "hdfs")
+"""Kinds of services whose client is a library that each job starts; kernels mount the others."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,8 @@ def _of_target(cell: ModelledCell) -> list[Learnable]:
         made.append(of("drive_rate", drive["rate"], 1e6, 2e10, "bytes/s"))
     if _writes(scenario) and kind == "ssd":
         made.append(of("drive_write", drive["write"], 1e-7, 0.05, "s"))
-    if any(service["name"] == target for service in scenario["services"]):
+    kinds = [each["kind"] for each in scenario["services"] if each["name"] == target]
+    if kinds:
         port = scenario["nodes"][0]["network"]
         made += [
             of("network_latency", max(port["latency_ns"], 1000) * 1e-9, 1e-6, 0.2, "s"),
@@ -138,6 +141,12 @@ def _of_target(cell: ModelledCell) -> list[Learnable]:
             of("server_request", 30e-6, 1e-6, 0.02, "s"),
             of("server_rate", 4e9, 1e7, 1e11, "bytes/s"),
             of("client_request", 10e-6, 1e-7, 0.02, "s"),
+            of("server_open", 100e-6, 1e-6, 0.2, "s"),
+        ]
+    if kinds and kinds[0] in _IN_PROCESS:
+        made += [
+            of("client_start", 20e-3, 1e-4, 5.0, "s"),
+            of("client_start_cpu", 5e-3, 1e-4, 5.0, "s"),
         ]
     return made
 

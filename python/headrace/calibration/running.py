@@ -20,10 +20,11 @@ from headrace.calibration.parameters import (
 )
 from headrace.calibration.verdict import PredictedCell, SiteVerdict, judge, nearest
 from headrace.engine.simulate.calibrated import calibrated
+from headrace.engine.simulate.checking import not_modelled
 from headrace.engine.simulate.scenario import scenario_of
 from headrace.engine.simulate.simulator import Cores, ScenarioRefusal
 from headrace.engine.simulate.trials import PreparedTrial
-from headrace.errors import FileProblem, HeadraceError, InterruptedRunError, StudyError
+from headrace.errors import HeadraceError, InterruptedRunError, StudyError
 from headrace.plan.trial import Trial
 from headrace.scenario import Scenario
 from headrace.site import Site, SiteCalibration
@@ -48,25 +49,9 @@ class LearntSite:
 
 def check_modelled(study: Study, trials: Iterable[Trial]) -> None:
     """Raise StudyError, with file, line and field, for cells that cannot be simulated."""
-    problems: dict[str, FileProblem] = {}
-    for trial in {trial.cell: trial for trial in trials}.values():
-        try:
-            PreparedTrial.of(study, trial).scenario(series=False)
-        except StudyError:
-            raise
-        except HeadraceError as error:
-            section, name = "target", trial.target
-            if error.message.startswith(f"workload {trial.workload}"):
-                section, name = "workload", trial.workload
-            elif not error.message.startswith(f"target {name}"):
-                section, name = "run", ""
-            path = (section, name, "kind") if name else (section,)
-            problems[error.message] = study.fault(
-                path, "", f"it cannot be simulated, so nothing can be learnt: {error.message}",
-                error.hint or "",
-            )  # fmt: skip
-    if problems:
-        raise StudyError(list(problems.values()))
+    words = "it cannot be simulated, so nothing can be learnt: "
+    if problems := not_modelled(study, trials, words):
+        raise StudyError(problems)
 
 
 class SimulatedCells:

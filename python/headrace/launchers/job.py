@@ -83,7 +83,8 @@ def serve(channel: Channel) -> int:
         cause = f"{type(error).__name__}: {error}".splitlines()[0][:400]
         channel.send(("failed", cause, start, now(), None, meter.end(0.0)))
         return 1
-    row = meter.end(output.read_wait_s, asynchronous=output.asynchronous)
+    waited_s = output.read_wait_s + (output.open_s or 0.0)
+    row = meter.end(waited_s, asynchronous=output.asynchronous)
     end = now()
     channel.send(("ok", None, start, end, _on_clock(output, offset_s), row))
     return 0

@@ -8,7 +8,7 @@ fsspec reads them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -50,6 +50,9 @@ class UrlProtocol:
         """
         return None
 
+    def load(self) -> None:
+        """Import the client library, without connecting to a server."""
+
     def copy_command(self, url: str, place: str) -> list[str] | None:
         """Return a program of its own that copies a file to a local path; None if there is none."""
         return None
@@ -67,6 +70,16 @@ def kinds() -> Plugins[UrlProtocol]:
 def protocol_of(url: str) -> UrlProtocol:
     """Return the protocol of a URL; one with fsspec's behaviour if none is registered."""
     return kinds().get(urlsplit(url).scheme, _AnyScheme)()
+
+
+def load_clients(places: Iterable[str]) -> None:
+    """Import the clients of URLs in this process; paths have none.
+
+    Jobs do so before their release: an import is no part of a job's time.
+    """
+    first = {urlsplit(place).scheme: place for place in places if "://" in place}
+    for url in first.values():
+        protocol_of(url).load()
 
 
 def patience_s() -> float:

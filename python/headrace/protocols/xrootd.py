@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import shutil
 from typing import Any
 
@@ -19,6 +21,12 @@ class XrootdProtocol(UrlProtocol):
     @override
     def client(self) -> type[RemoteStorage]:
         return XrootdStorage
+
+    @override
+    def load(self) -> None:
+        for library in ("XRootD.client", "fsspec_xrootd"):
+            with contextlib.suppress(ImportError):  # ROOT's readers need neither
+                importlib.import_module(library)
 
     @override
     def copy_command(self, url: str, place: str) -> list[str] | None:

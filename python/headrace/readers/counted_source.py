@@ -135,19 +135,41 @@ class _ClientSource(RangeSource):
 
 
 class _RemoteSource(uproot.source.fsspec.FSSpecSource):
-    """A URL by fsspec; waits for all requested bytes, so that the wait can be counted."""
+    """A URL by fsspec; waits for all requested bytes, so that the wait can be counted.
+
+    Its first request is of a file's header, a few hundred bytes, and counts as opening.
+    """
 
     counts: ReadCounts
 
     def __init__(self, file_path: str, **options: Any) -> None:
-        super().__init__(file_path, **{**options, **protocol_of(file_path).options()})
+        self._requested = False
+        with self.counts.opening():
+            super().__init__(file_path, **{**options, **protocol_of(file_path).options()})
 
     def chunk(self, start: int, stop: int) -> Chunk:
         """Fetch one range."""
+        if not self._requested:
+            return self._first(start, stop)
         begun = time.perf_counter()
         chunk = super().chunk(start, stop)
         chunk.wait(insist=False)
         self.counts.add(str(self._file_path), start, stop, 1, time.perf_counter() - begun)
+        return chunk
+
+    @property
+    def num_bytes(self) -> int:
+        """Request the size of the file."""
+        with self.counts.opening():
+            return super().num_bytes
+
+    def _first(self, start: int, stop: int) -> Chunk:
+        """Fetch the file's first range: fsspec connects and opens the file with it."""
+        self._requested = True
+        with self.counts.opening():
+            chunk = super().chunk(start, stop)
+            chunk.wait(insist=False)
+        self.counts.add(str(self._file_path), start, stop, 1, 0.0)
         return chunk
 
     def chunks(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 
@@ -12,6 +15,8 @@ class ReadCounts:
     bytes_asked: int = 0
     read_calls: int = 0
     read_wait_s: float = 0.0
+    open_s: float = 0.0
+    """Wait until files were open."""
     bytes_uncompressed: int = 0
     """Event data passed to the job: values, and one offset per event and column of a collection."""
     _ranges: dict[str, list[tuple[int, int]]] = field(
@@ -24,6 +29,14 @@ class ReadCounts:
         self.read_calls += calls
         self.read_wait_s += wait_s
         self._ranges.setdefault(file, []).append((start, stop))
+
+    @contextmanager
+    def opening(self) -> Generator[None]:
+        """Add the wait of this block to `open_s`: its wall time less this process's CPU time."""
+        wall_s, cpu_s = time.perf_counter(), time.process_time()
+        yield
+        wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
+        self.open_s += max(0.0, wall_s - cpu_s)
 
     @property
     def bytes_unique(self) -> int:

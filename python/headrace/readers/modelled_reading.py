@@ -13,6 +13,7 @@ from headrace.readers import costs
 from headrace.readers.asking import Asked, asked, opening
 from headrace.readers.modelled_data import ModelledData
 from headrace.readers.options import ReadingOptions
+from headrace.readers.uproot_reader import FEW_COLUMNS
 from headrace.scenario import Access, AccessList, FileSet, Packets, Step
 
 FILE = "data"
@@ -71,6 +72,8 @@ def modelled_reading(
         step = _run_step(run, work, each, access)
         if ahead:
             step["ahead"] = ahead
+        elif (vector := _together(options, run, columns)) > 1 and not page_by_page:
+            step["vector"] = vector
         steps.append(step)
         if after_run is not None:
             steps += after_run(run)
@@ -83,6 +86,13 @@ def modelled_reading(
         packets=_packets(layout, runs),
         description={"layout": data.description},
     )
+
+
+def _together(options: ReadingOptions, run: Asked, columns: Sequence[str] | None) -> int:
+    """Return how many ranges of a run of a TTree are one request where the protocol has vectored
+    reads: all of ROOT's cache, and uproot's baskets of a column or, of many columns, of all."""
+    alone = options.reader == "uproot" and columns is not None and len(columns) <= FEW_COLUMNS
+    return -(-len(run.ranges) // len(columns)) if alone and columns else len(run.ranges)
 
 
 def _opening(

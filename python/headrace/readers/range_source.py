@@ -25,7 +25,8 @@ class RangeSource(uproot.source.chunk.Source, ABC):
     def __init__(self, file_path: str, **options: Any) -> None:
         super().__init__()
         self._file_path = file_path
-        self._open()
+        with self.counts.opening():
+            self._open()
 
     @abstractmethod
     def _open(self) -> None:

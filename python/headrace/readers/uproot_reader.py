@@ -18,7 +18,7 @@ from headrace.readers.counted_source import AccessMethod, counted_source
 from headrace.readers.counts import ReadCounts
 from headrace.readers.spans import Span
 
-_FEW_COLUMNS = 8
+FEW_COLUMNS = 8
 """Up to this many columns are read one by one: each `TTree.arrays` call searches all branches."""
 
 
@@ -204,7 +204,7 @@ class OpenEventsFile(OpenFile):
                 column: read_field(self._tree, self._fields[column], start, stop)
                 for column in columns
             }
-        if len(columns) <= _FEW_COLUMNS:
+        if len(columns) <= FEW_COLUMNS:
             return {column: self._array(column, start, stop) for column in columns}
         found = self._tree.arrays(
             filter_name=list(columns),

@@ -90,4 +90,5 @@ class UprootReading:
             "bytes_unique": counts.bytes_unique,
             "read_calls": counts.read_calls,
             "read_wait_s": counts.read_wait_s,
+            "open_s": counts.open_s,
         }

@@ -42,6 +42,7 @@ def job_sums(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return sums of the job columns `SUMMED`, and:
 
     - `jobs`: number of jobs;
+    - `open_s`: time until files were open, if it is known of every job;
     - `efficiencies`: sum over the jobs of CPU / wall;
     - `throughput_jobs`: sum over the slots of CPU / wall: the equivalent number of jobs computing
       all the time;
@@ -53,6 +54,9 @@ def job_sums(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     sums: dict[str, float] = {"jobs": len(rows)}
     for name in SUMMED:
         sums[name] = sum(row.get(name) or 0 for row in rows)
+    opened = [row.get("open_s") for row in rows]
+    if rows and None not in opened:
+        sums["open_s"] = sum(seconds or 0.0 for seconds in opened)
     sums["efficiencies"] = sum(_cpu_s(row) / row["wall_s"] for row in rows if row.get("wall_s"))
     last_s: dict[tuple[Any, Any], float] = defaultdict(float)
     cpu_s: dict[tuple[Any, Any], float] = defaultdict(float)

@@ -148,8 +148,12 @@ class Workload(ABC):
     def get_ready(self, job: JobInput) -> dict[str, str]:
         """Start what a job needs before its release, in its own process; unmeasured.
 
-        Return the variables that jobs started after it receive (`leads`). Raises HeadraceError.
+        The client libraries of URLs are imported here. Return the variables that jobs started
+        after it receive (`leads`). Raises HeadraceError.
         """
+        from headrace.protocols import load_clients
+
+        load_clients((*job.files, *([job.url] if job.url else [])))
         return {}
 
     @abstractmethod

@@ -46,6 +46,7 @@ impl<'a> World<'a> {
             ios: Slab::default(),
             ops: Slab::default(),
             rpcs: Slab::default(),
+            vectors: Slab::default(),
             fetches: Slab::default(),
             tasks: Slab::default(),
             network: Network::new(&ports),

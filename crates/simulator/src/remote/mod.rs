@@ -17,7 +17,7 @@ use headrace_model::histogram::Histogram;
 use headrace_model::Nanos;
 
 use crate::block_cache::BlockCache;
-use crate::ids::{InstanceId, IoId, JobId, RpcId, TaskId, ThreadId};
+use crate::ids::{InstanceId, IoId, JobId, RpcId, TaskId, ThreadId, VectorId};
 use crate::layout::{mixed, Layout, ServiceFile};
 use crate::outcome::ServiceOutcome;
 
@@ -218,6 +218,20 @@ pub(crate) struct Rpc {
     pub failed: bool,
     /// Number of other replicas that could not be read.
     pub unread: u8,
+    /// The ranges of a vectored read.
+    pub vector: Option<VectorId>,
+}
+
+/// The ranges (offset, length) of a vectored read, in order.
+#[derive(Debug)]
+pub(crate) struct Vector {
+    pub ranges: Box<[(u64, u64)]>,
+    /// Number of ranges that the server has read, or is reading.
+    pub begun: usize,
+    /// A range is being stored in this call; its completion only sets `done`.
+    pub storing: bool,
+    pub done: bool,
+    pub bytes: u64,
 }
 
 /// Blocks on their way from the upstream of a data server to its cache.

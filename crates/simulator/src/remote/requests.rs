@@ -43,6 +43,12 @@ impl World<'_> {
     }
 
     pub(super) fn send_read(&mut self, asked: Asked, io: IoId) {
+        let (replica, target) = self.count_read(asked);
+        self.send(RpcKind::Read, asked, io, replica, target);
+    }
+
+    /// Choose the replica and the server of a read, and count the request.
+    pub(crate) fn count_read(&mut self, asked: Asked) -> (u32, u32) {
         let Asked { service, piece, bytes, of_server, job, .. } = asked;
         let replica = self.choose_replica(service, asked.file, piece, asked.client);
         let f = &self.services[service as usize].files[asked.file as usize];
@@ -54,7 +60,7 @@ impl World<'_> {
         if let (Some(job), false) = (job, of_server) {
             self.jobs[job.index()].bytes.served_bytes += bytes;
         }
-        self.send(RpcKind::Read, asked, io, replica, target);
+        (replica, target)
     }
 
     pub(super) fn send_write_piece(&mut self, asked: Asked, io: IoId, replica: u32) {
@@ -90,6 +96,11 @@ impl World<'_> {
         target: u32,
     ) {
         let rpc = self.new_rpc(kind, asked, io, replica, target);
+        self.send_rpc(rpc, asked);
+    }
+
+    /// Send a request that was made.
+    pub(crate) fn send_rpc(&mut self, rpc: RpcId, asked: Asked) {
         self.counters.service_requests += 1;
         let Asked { service, client, of_server, job, .. } = asked;
         let cpu_ns = self.services[service as usize].settled.client_request_ns;
@@ -134,6 +145,7 @@ impl World<'_> {
             synced: false,
             failed: false,
             unread: 0,
+            vector: None,
         })
     }
 

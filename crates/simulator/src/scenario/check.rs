@@ -203,6 +203,7 @@ impl Scenario {
             for (field, value) in [
                 ("read_request_bytes", tuning.read_request_bytes),
                 ("write_request_bytes", tuning.write_request_bytes),
+                ("vector_ranges", u64::from(tuning.vector_ranges)),
                 ("requests_in_flight", u64::from(tuning.requests_in_flight)),
                 ("server_threads", u64::from(tuning.server_threads)),
                 ("metadata_servers", u64::from(tuning.metadata_servers)),

@@ -248,6 +248,10 @@ pub enum Step {
         /// CPU work after the last access.
         #[serde(default)]
         cpu_after_ns: u64,
+        /// Ranges combined into one vectored read, whose work and sleep come before it; 1: no
+        /// vectored reads.
+        #[serde(default = "one")]
+        vector: u32,
         #[serde(default)]
         access: Access,
         /// Groups of reads that a thread of the job reads ahead of the work (RNTuple's cluster pool,

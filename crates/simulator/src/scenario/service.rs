@@ -198,6 +198,9 @@ pub struct Tuning {
     /// cache: a read outside the buffer refills it from that offset (RFIO, 128 kB). 0: exactly the
     /// requested bytes are read.
     pub client_buffer_bytes: Option<u64>,
+    /// Ranges of a file that a client reads with one request (XRootD: `readv_iov_max`); 1: each
+    /// range is a request of its own. The largest range is `read_request_bytes`.
+    pub vector_ranges: Option<u32>,
     /// CPU time of a request on the client (FUSE crossings, checksums), charged to the job.
     pub client_request_ns: Option<u64>,
     /// Delay of a request on the client that does not use the CPU.
@@ -247,6 +250,10 @@ pub struct Tuning {
     pub metadata_write_ns: Option<u64>,
     /// Round trips required to open a file.
     pub open_round_trips: Option<u32>,
+    /// Time and CPU time of a process before its first file of the service is opened: its client
+    /// library starts, connects and logs in (XRootD, HDFS; 0 for services that a kernel mounts).
+    pub client_start_ns: Option<u64>,
+    pub client_start_cpu_ns: Option<u64>,
     /// Time after which a client gives up on a server that does not answer.
     pub timeout_ns: Option<u64>,
 }
@@ -259,6 +266,7 @@ pub(crate) struct SettledTuning {
     pub client_cache: bool,
     pub client_read_ahead: ClientReadAhead,
     pub client_buffer_bytes: u64,
+    pub vector_ranges: u32,
     pub client_request_ns: u64,
     pub client_delay_ns: u64,
     pub requests_in_flight: u32,
@@ -284,6 +292,8 @@ pub(crate) struct SettledTuning {
     pub metadata_read_ns: u64,
     pub metadata_write_ns: u64,
     pub open_round_trips: u32,
+    pub client_start_ns: u64,
+    pub client_start_cpu_ns: u64,
     pub timeout_ns: u64,
 }
 
@@ -318,6 +328,7 @@ impl Tuning {
             client_cache: Some(true),
             client_read_ahead: Some(ClientReadAhead::Kernel { bytes: 15 * 64 * KIB }),
             client_buffer_bytes: Some(0),
+            vector_ranges: Some(1),
             client_request_ns: Some(10_000),
             client_delay_ns: Some(0),
             requests_in_flight: Some(16),
@@ -344,6 +355,9 @@ impl Tuning {
             metadata_read_ns: Some(100_000),
             metadata_write_ns: Some(300_000),
             open_round_trips: Some(2),
+            // Depends on machine and configuration (look-ups of names, authentication): measured.
+            client_start_ns: Some(0),
+            client_start_cpu_ns: Some(0),
             timeout_ns: Some(60_000_000_000),
         }
     }
@@ -464,6 +478,7 @@ impl Tuning {
             client_read_ahead: Some(ClientReadAhead::None),
             server_threads: Some(256),
             server_request_ns: Some(15_000),
+            vector_ranges: Some(1024),
             local_reads: Some(true),
             write_back: Some(false),
             metadata_read_ns: Some(50_000),
@@ -526,6 +541,7 @@ impl Tuning {
             client_cache,
             client_read_ahead,
             client_buffer_bytes,
+            vector_ranges,
             client_request_ns,
             client_delay_ns,
             requests_in_flight,
@@ -551,6 +567,8 @@ impl Tuning {
             metadata_read_ns,
             metadata_write_ns,
             open_round_trips,
+            client_start_ns,
+            client_start_cpu_ns,
             timeout_ns,
         )
     }

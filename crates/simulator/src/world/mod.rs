@@ -28,7 +28,7 @@ use crate::ids::{kinds, InstanceId, RpcId, TaskId};
 use crate::outcome::{Counters, JobOutcome};
 use crate::program::Instruction;
 use crate::queue::{EventQueue, Handle};
-use crate::remote::{Fetch, Rpc, Service};
+use crate::remote::{Fetch, Rpc, Service, Vector};
 use crate::scenario::Scenario;
 
 pub(crate) use feeder::{Feeder, PacketSource, SetFiles, SetPlace, Slot};
@@ -77,6 +77,7 @@ pub(crate) struct World<'a> {
     pub ios: Slab<Io, PageIo>,
     pub ops: Slab<Op, kinds::Op>,
     pub rpcs: Slab<Rpc, kinds::Rpc>,
+    pub vectors: Slab<Vector, kinds::Vector>,
     pub fetches: Slab<Fetch, kinds::Fetch>,
     pub tasks: Slab<Task, kinds::Task>,
     pub network: Network,

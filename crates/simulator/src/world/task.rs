@@ -25,6 +25,8 @@ pub(crate) enum Phase {
     Read,
     Write,
     Metadata,
+    /// Connecting to a service and opening a file: metadata, too.
+    Open,
 }
 
 /// The current file of a process in one file set.
@@ -163,6 +165,8 @@ pub(crate) struct Task {
     pub copying: Option<Copying>,
     pub take_waits: bool,
     pub ahead: Ahead,
+    /// Mounts of services whose client has started in the process.
+    pub clients: Vec<u32>,
     /// Memory that it holds, in its host's `held_bytes`.
     pub held_bytes: u64,
 }

@@ -12,4 +12,5 @@ mod requests;
 mod services;
 mod stored_data;
 mod upstream;
+mod vectored;
 mod write_paths;

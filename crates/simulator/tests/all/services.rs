@@ -1,7 +1,7 @@
 //! File services, staging and packets: every kind runs to its end and shows what sets it apart.
 
 use crate::common::{node, parse, volume};
-use headrace_simulator::outcome::Outcome;
+use headrace_simulator::outcome::{JobOutcome, Outcome};
 use headrace_simulator::run;
 use serde_json::{json, Value};
 
@@ -351,4 +351,33 @@ fn a_library_s_buffer_turns_short_reads_into_few_requests() {
     let (requests, bytes) = ran(131_072);
     assert!((1700..2100).contains(&requests), "{requests}");
     assert_eq!(bytes, requests * 131_072);
+}
+
+#[test]
+fn a_client_starts_once_in_a_process_and_each_open_takes_its_round_trips() {
+    // Three files are opened one after the other, of which the first starts the client.
+    let steps = json!([{"do": "repeat", "times": 3, "steps": [
+        {"do": "open", "file": "input"},
+        {"do": "close", "file": "input"},
+        {"do": "compute", "cpu_ns": 1000}
+    ]}]);
+    let ran = |tuning: Value| {
+        let outcome = run(&parse(&through("xrootd", 3, tuning, steps.clone()))).unwrap();
+        sound(&outcome);
+        outcome
+    };
+    let cost = |outcome: &Outcome, other: &Outcome, of: fn(&JobOutcome) -> u64| -> Vec<u64> {
+        outcome.jobs.iter().zip(&other.jobs).map(|(job, base)| of(job) - of(base)).collect()
+    };
+    let without = ran(json!({}));
+    let started = ran(json!({"client_start_ns": 50_000_000, "client_start_cpu_ns": 7_000_000}));
+    assert_eq!(cost(&started, &without, |job| job.phases.open_ns), vec![50_000_000; 12]);
+    assert_eq!(cost(&started, &without, |job| job.ledger.on_cpu_ns), vec![7_000_000; 12]);
+    assert_eq!(cost(&started, &without, JobOutcome::wall_ns), vec![57_000_000; 12]);
+    // Opening is a part of the metadata operations, of which a close of nothing written is none.
+    assert!(without.jobs.iter().all(|job| job.phases.open_ns == job.phases.metadata_ns));
+    // Four more round trips for each of three opens: at least the latency there and back.
+    let far = ran(json!({"open_round_trips": 6}));
+    let more = cost(&far, &without, |job| job.phases.open_ns);
+    assert!(more.iter().all(|&ns| ns >= 3 * 4 * 100_000), "{more:?}");
 }

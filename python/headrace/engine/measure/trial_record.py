@@ -236,6 +236,7 @@ def _job_row(trial: Trial, job: JobEnd, location: Location, node: int) -> dict[s
             bytes_unique=output.bytes_unique,
             bytes_written=output.bytes_written,
             read_calls=output.read_calls,
+            open_s=output.open_s,
             phases=[
                 {"name": name, "start_s": start - began_s, "end_s": end - began_s}
                 for name, start, end in output.phases

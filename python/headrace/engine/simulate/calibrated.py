@@ -107,9 +107,14 @@ def _service(service: ServiceSpec, own: TargetCalibration) -> ServiceSpec:
         ("server_request_ns", own.server_request),
         ("client_request_ns", own.client_request),
         ("client_delay_ns", own.client_delay),
+        ("client_start_ns", own.client_start),
+        ("client_start_cpu_ns", own.client_start_cpu),
+        ("metadata_read_ns", own.server_open),
     ):
         if seconds is not None:
             tuning[name] = round(seconds * 1e9)
+    if own.open_round_trips is not None:
+        tuning["open_round_trips"] = own.open_round_trips
     if own.server_rate is not None:
         tuning["server_byte_ns"] = 1e9 / own.server_rate
     return {**service, "tuning": tuning}

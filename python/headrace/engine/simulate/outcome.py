@@ -33,6 +33,7 @@ class Phases(TypedDict):
     read_ns: int
     write_ns: int
     metadata_ns: int
+    open_ns: int
 
 
 class SimulatedJob(TypedDict):

@@ -74,6 +74,7 @@ def job_rows(trial: Trial, outcome: SimulatedOutcome, local: bool) -> list[JobRo
                 "bytes_device": amounts["device_bytes"] if local else None,
                 "bytes_written": amounts["written_bytes"],
                 "read_calls": job["reads"],
+                "open_s": job["phases"]["open_ns"] * 1e-9,
                 "phases": _phases(job),
                 "results": "{}",
             }
