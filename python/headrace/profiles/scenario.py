@@ -5,10 +5,12 @@ Consecutive reads or writes of one file become one `sequence` step.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 
+from headrace.profiles.prefetching import Prefetch, prefetch
 from headrace.profiles.steps import Op, Recording
 from headrace.profiles.timeline import Timeline, timeline
 from headrace.scenario import Access, AccessList, Step
@@ -33,12 +35,14 @@ def scenario_steps(
     software: bool = False,
     as_fast_as_it_goes: bool = False,
     sizes: bool = False,
+    ahead: bool = False,
 ) -> list[Step]:
     """Return steps for a scenario whose file sets have these names, one per file of the recording.
 
     `sizes`: include operations that set sizes and allocate space, which a replay needs. The
     simulator has no such steps: there a file is as long as was written, and reads beyond its end
-    cost nothing.
+    cost nothing. `ahead`: reads that a thread of the job did ahead of the work run ahead of it, as
+    far as the recording shows; without it, and in a replay, they come one after the other.
     """
     line = timeline(
         recording.steps,
@@ -51,7 +55,42 @@ def scenario_steps(
     if as_fast_as_it_goes:
         nothing = np.zeros(len(line.steps), np.int64)
         line = Timeline(line.steps, nothing, nothing, 0, 0)
-    return _steps(line, recording, names, sizes)
+    found = None
+    if ahead and not as_fast_as_it_goes:
+        steps, cpu_ns = recording.steps, recording.cpu_ns
+        found = prefetch(line.steps, steps, cpu_ns, recording.duration_ns)
+    if found is None:
+        return _steps(line, recording, names, sizes)
+    return _with_prefetch(line, found, recording, names, sizes)
+
+
+def _with_prefetch(
+    line: Timeline, found: Prefetch, recording: Recording, names: list[str], sizes: bool
+) -> list[Step]:
+    """Return steps in which the reads of a thread run ahead, each with the work on it.
+
+    Work and sleep that the line has between them are in that work. Steps of other threads that are
+    between two reads come after the work on the first.
+    """
+    steps, made = line.steps, list[Step]()
+    first, last = int(found.rows[0]), int(found.rows[-1])
+    made += _steps(line.part(slice(0, first)), recording, names, sizes)
+    edges = [*found.rows.tolist(), last + 1]
+    for number, (row, after) in enumerate(pairwise(edges)):
+        file = int(steps.file[row])
+        made.append(
+            {
+                "do": "sequence",
+                "file": names[file],
+                "ranges_bytes": [[int(steps.offset[row]), int(steps.length[row])]],
+                "cpu_after_ns": int(found.work_ns[number]),
+                "access": _access(Op.READ, recording.files[file].direct),
+                "ahead": found.ahead,
+            }
+        )
+        made += _steps(line.part(slice(row + 1, after)).without_time(), recording, names, sizes)
+    rest = line.part(slice(last + 1, len(steps)))
+    return made + _steps(rest.from_first(), recording, names, sizes)
 
 
 def _steps(line: Timeline, recording: Recording, names: list[str], sizes: bool) -> list[Step]:

@@ -31,6 +31,26 @@ class Timeline:
     wait_after_ns: int
     """Between the last step and the end of the job."""
 
+    def part(self, rows: slice) -> Timeline:
+        """Return some of the steps; the time after the last one belongs to the last part."""
+        _, stop, _ = rows.indices(len(self.steps))
+        after = (self.work_after_ns, self.wait_after_ns) if stop == len(self.steps) else (0, 0)
+        kept = np.arange(len(self.steps))[rows]
+        return Timeline(self.steps.take(kept), self.work_ns[rows], self.wait_ns[rows], *after)
+
+    def without_time(self) -> Timeline:
+        """Return the same steps without work and sleep."""
+        nothing = np.zeros(len(self.steps), np.int64)
+        return Timeline(self.steps, nothing, nothing, 0, 0)
+
+    def from_first(self) -> Timeline:
+        """Return the same steps without work and sleep before the first of them."""
+        if not len(self.steps):
+            return self.without_time()
+        work, wait = self.work_ns.copy(), self.wait_ns.copy()
+        work[0] = wait[0] = 0
+        return Timeline(self.steps, work, wait, self.work_after_ns, self.wait_after_ns)
+
 
 def timeline(
     steps: Steps,

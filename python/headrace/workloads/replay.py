@@ -340,6 +340,7 @@ class Replay(Workload):
             names,
             software=options.software,
             as_fast_as_it_goes=options.pace == "fastest",
+            ahead=True,
         )
         if not steps:
             raise HeadraceError(

@@ -1,0 +1,98 @@
+"""Profiles of jobs that read ahead in a thread: the depth, and simulations that overlap as they
+did."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from headrace import _core
+from headrace.profiles.prefetching import prefetch
+from headrace.profiles.scenario import scenario_steps
+from headrace.profiles.steps import Op, RecordedFile, Recording, columns
+
+MS = 1_000_000
+COUNT = 40
+READ_BYTES = 1_000_000
+FILES = (RecordedFile("/data/events.root", COUNT * READ_BYTES),)
+
+
+def recorded(ahead: int | None, read_ms: float, work_ms: float) -> Recording:
+    """A job whose thread 1 reads at most `ahead` reads before the work of thread 0 on them. None:
+    thread 0 hands each read to thread 1 and waits for it."""
+    rows = [(0, MS, 0, Op.OPEN, 0, 0, 0, 0)]
+    end = done = MS
+    finished: list[int] = []
+    for number in range(COUNT):
+        # Not even, as in a real job.
+        read, work = (round(each * (0.9 + 0.2 * (number % 2)) * MS) for each in (read_ms, work_ms))
+        depth = 0 if ahead is None else ahead
+        begin = max(end, finished[number - depth - 1]) if number > depth else end
+        end = begin + read
+        rows.append((begin, end, 1, Op.READ, 0, number * READ_BYTES, READ_BYTES, MS // 100))
+        done = max(done, end) + work
+        finished.append(done)
+    cpu_ns = round(COUNT * work_ms * MS)
+    rows.append((done, done + MS, 0, Op.CLOSE, 0, 0, 0, cpu_ns))
+    return Recording("job", "test", FILES, columns(rows), done + MS, cpu_ns=cpu_ns)
+
+
+def depth_of(job: Recording) -> int:
+    found = prefetch(job.steps, job.steps, job.cpu_ns, job.duration_ns)
+    return 0 if found is None else found.ahead
+
+
+@pytest.mark.parametrize("ahead", [1, 2, 4])
+@pytest.mark.parametrize("read_ms", [0.1, 2.0])
+def test_the_depth_of_a_prefetching_thread_is_found(ahead: int, read_ms: float) -> None:
+    assert depth_of(recorded(ahead, read_ms, 5.0)) == ahead
+
+
+@pytest.mark.parametrize(("read_ms", "work_ms"), [(0.1, 5.0), (5.0, 5.0), (9.0, 1.0)])
+def test_reads_that_another_thread_does_in_turn_do_not_run_ahead(
+    read_ms: float, work_ms: float
+) -> None:
+    assert depth_of(recorded(None, read_ms, work_ms)) == 0
+
+
+def test_threads_that_read_and_work_themselves_do_not_run_ahead() -> None:
+    job = recorded(2, 1.0, 5.0)
+    job.steps.cpu_ns[job.steps.op == Op.READ] = 4 * MS
+    assert depth_of(job) == 0
+
+
+def seconds(job: Recording, drive_bytes_per_s: float, *, ahead: bool) -> float:
+    steps = scenario_steps(job, ["f0"], ahead=ahead)
+    assert sum(len(step.get("ranges_bytes", ())) for step in steps) == COUNT
+    rates = {"read_bytes_per_s": drive_bytes_per_s, "write_bytes_per_s": drive_bytes_per_s}
+    ideal = {"capacity_bytes": 1 << 36, "read_ns": 0, "write_ns": 0, **rates}
+    disk = {"name": "disk", "filesystem": {"kind": "ext4"}, "ideal": ideal, "read_ahead_bytes": 0}
+    host: dict[str, Any] = {
+        "name": "node",
+        "count": 1,
+        "cores": 2,
+        "memory_bytes": 4 << 30,
+        "network": {"rate_bytes_per_s": 125e6, "latency_ns": 50_000},
+        "volumes": [disk],
+    }
+    scenario = {
+        "nodes": [host],
+        "files": [{"name": "f0", "on": {"volume": "disk"}, "bytes": FILES[0].bytes}],
+        "profiles": [{"name": "job", "steps": steps}],
+        "run": {"profile": "job", "slots_per_node": 1, "load": {"kind": "batch", "jobs": 1}},
+    }
+    outcome = json.loads(_core.simulate_json(json.dumps(scenario)))
+    assert not outcome["broken_off"]
+    return outcome["jobs"][0]["end_ns"] * 1e-9
+
+
+def test_a_simulation_overlaps_as_the_job_did() -> None:
+    job = recorded(2, 4.0, 5.0)
+    # Storage of the recording's speed: 4 ms of 9 are hidden behind the work, as they were.
+    assert seconds(job, 250e6, ahead=True) == pytest.approx(job.duration_ns * 1e-9, rel=0.05)
+    # Ten times slower: the reads alone; and one after the other, reads and work.
+    slow = COUNT * 0.040
+    assert seconds(job, 25e6, ahead=True) == pytest.approx(slow + 0.005, rel=0.05)
+    assert seconds(job, 25e6, ahead=False) > slow + 0.8 * 0.04
