@@ -75,6 +75,9 @@ def metadata_json(config_json: str, storage: object, has_directories: bool) -> s
 def simulate_json(scenario_json: str) -> str:
     """Runs a scenario; the outcome as JSON. Raises ModelError."""
 
+def scenario_refusal(scenario_json: str) -> tuple[str, str, str] | None:
+    """Why a scenario cannot run: field, given and allowed values; None if it can."""
+
 def simulate_many(
     scenarios: Sequence[str],
     threads: int,

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from headrace import _core
+from headrace.engine.simulate import Simulate
+from headrace.engine.simulate.checking import check_simulated_only
 from headrace.engine.simulate.scenario import scenario_of
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, StudyError
+from headrace.plan.order import make_plan
 from headrace.study import load_study_text
 from headrace.study.resolve import resolve
 
@@ -123,6 +126,47 @@ def test_metadata_operations_use_the_named_server() -> None:
     ):
         with pytest.raises(HeadraceError, match=said):
             scenario("ceph", text=STUDY.replace('metadata_server = "mds"', wrong))
+
+
+ERASURE = "erasure = { data = 4, parity = 2 }"
+NONSENSE = 'server = "storage"\ntuning = { nonsense = 1 }'
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "wrong", "field"),
+    [
+        ("eos", ERASURE, "erasure = { data = 4, parity = 3 }", "erasure"),
+        ("eos", ERASURE, "replicas = 7", "replicas"),
+        ("gluster", "redundancy = 2", "redundancy = 3", "disperse"),
+        ("ceph", 'server = "storage"', NONSENSE, "tuning.nonsense"),
+        ("ceph", '"mds"\n', '"md"\n', "kind"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_by_line(
+    target: str, given: str, wrong: str, field: str
+) -> None:
+    """Before anything runs, and by `headrace validate` where a target is simulated only."""
+    begin = STUDY.index(f"[target.{target}]")
+    text = STUDY[:begin] + STUDY[begin:].replace(given, wrong, 1)
+    study = load_study_text(text, file=Path("study.toml"), base=Path("/base"))
+    plan = make_plan(study)
+    lines = text.splitlines()
+    line = 1 + next(
+        number
+        for number, each in enumerate(lines)
+        if number >= lines.index(f"[target.{target}]") and each.startswith(field.split(".")[0])
+    )
+    place = f"study.toml:{line}: target.{target}.{field}: "
+    checks = [lambda: Simulate().check(study, plan, frozenset())]
+    if target == "ceph" and field == "kind":
+        checks.clear()  # said without a line, as all parts that have no model
+    if target != "gluster":
+        checks.append(lambda: check_simulated_only(study, plan.trials))
+    for check in checks:
+        with pytest.raises(StudyError) as caught:
+            check()
+        assert str(caught.value).startswith(place)
+        assert "allowed: " in str(caught.value) or field == "kind"
 
 
 def test_the_words_of_tcp_reach_the_simulator() -> None:

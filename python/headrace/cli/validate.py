@@ -25,10 +25,12 @@ def validate(
         return
     if study is None:
         raise typer.BadParameter("name a study file, or --schema")
+    from headrace.engine.simulate.checking import check_simulated_only
     from headrace.library import load_study
 
     loaded = load_study(study)
     trials = loaded.plan().trials
+    check_simulated_only(loaded.study, trials)
     out.print(
         f"{study} is good: {len(loaded.study.targets)} target(s), {len(loaded.study.workloads)} "
         f"workload(s), {len(trials)} trials"

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 from headrace.engine import Engine, Run
 from headrace.engine.repeating import Repeating
+from headrace.engine.simulate.checking import cells, refusal_of
 from headrace.engine.simulate.simulator import Cores, ScenarioRefusal, Simulator
 from headrace.engine.simulate.trials import PreparedTrial
-from headrace.errors import HeadraceError, InterruptedRunError, Problem, StudyError
+from headrace.errors import FileProblem, HeadraceError, InterruptedRunError, Problem, StudyError
 from headrace.plan.trial import Plan, Trial
 from headrace.study.model import Study
 from headrace.units import format_seconds
@@ -27,16 +28,14 @@ class Simulate(Engine):
     def check(self, study: Study, plan: Plan, forced_devices: frozenset[str]) -> list[Problem]:
         """Return what the study contains that has no model.
 
-        Raises StudyError for an entry that is not in the catalog.
+        Raises StudyError for an entry that is not in the catalog, and for values that do not go
+        together.
         """
         problems: dict[str, Problem] = {}
-        seen: set[str] = set()
-        for trial in plan.trials:
-            if trial.cell in seen:
-                continue
-            seen.add(trial.cell)
+        refused: dict[str, FileProblem] = {}
+        for trial in cells(plan.trials):
             try:
-                PreparedTrial.of(study, trial).scenario(series=False)
+                scenario = PreparedTrial.of(study, trial).scenario(series=False)
             except StudyError:
                 raise
             except HeadraceError as error:
@@ -45,6 +44,11 @@ class Simulate(Engine):
                     "headrace simulate",
                     error.hint or "see docs/models.md for what can be simulated",
                 )
+            else:
+                if found := refusal_of(study, trial, scenario):
+                    refused[str(found)] = found
+        if refused:
+            raise StudyError(list(refused.values()))
         return list(problems.values())
 
     def run(self, run: Run) -> None:

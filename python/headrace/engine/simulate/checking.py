@@ -1,0 +1,100 @@
+"""Engine `simulate`: which cells of a study cannot run, as problems of fields of its file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from headrace import _core
+from headrace import targets as target_package
+from headrace.document import FieldPath
+from headrace.engine.simulate.trials import PreparedTrial
+from headrace.errors import FileProblem, HeadraceError, StudyError
+from headrace.plan.trial import Trial
+from headrace.study.model import Study
+from headrace.targets.modelled import ModelledTarget
+
+_OPTIONS = {
+    "targets": ("servers",),
+    "tuning.parity_targets": ("erasure", "disperse"),
+    "tuning.stripe_targets": ("erasure", "disperse", "stripe_count"),
+    "tuning.replicas": ("replicas",),
+}
+"""Field of a service in a scenario -> the options of a target that it comes from."""
+
+
+def not_modelled(study: Study, trials: Iterable[Trial], words: str) -> list[FileProblem]:
+    """Return what keeps cells from being simulated. `words` begin the problem of a part without a
+    model. Raises StudyError for entries of the catalog and levels that are wrong."""
+    problems: dict[str, FileProblem] = {}
+    for trial in cells(trials):
+        try:
+            scenario = PreparedTrial.of(study, trial).scenario(series=False)
+        except StudyError:
+            raise
+        except HeadraceError as error:
+            problems[error.message] = _of_message(study, trial, error, words)
+        else:
+            if refused := refusal_of(study, trial, scenario):
+                problems[str(refused)] = refused
+    return list(problems.values())
+
+
+def check_simulated_only(study: Study, trials: Iterable[Trial]) -> None:
+    """Raise StudyError for cells on storage that exists in virtual time alone and cannot run."""
+    kinds = target_package.kinds()
+    only = {
+        name for name, each in study.targets.items() if issubclass(kinds[each.kind], ModelledTarget)
+    }
+    problems = not_modelled(study, (each for each in trials if each.target in only), "")
+    if problems:
+        raise StudyError(problems)
+
+
+def cells(trials: Iterable[Trial]) -> list[Trial]:
+    """Return one trial of each cell, in order."""
+    found: dict[str, Trial] = {}
+    for trial in trials:
+        found.setdefault(trial.cell, trial)
+    return list(found.values())
+
+
+def _of_message(study: Study, trial: Trial, error: HeadraceError, words: str) -> FileProblem:
+    section, name = "target", trial.target
+    if error.message.startswith(f"workload {trial.workload}"):
+        section, name = "workload", trial.workload
+    elif not error.message.startswith(f"target {name}"):
+        section, name = "run", ""
+    path = (section, name, "kind") if name else (section,)
+    return study.fault(path, "", f"{words}{error.message}", error.hint or "")
+
+
+def refusal_of(study: Study, trial: Trial, scenario: str) -> FileProblem | None:
+    """Return why the core refuses the scenario of a cell, as a problem of the study file.
+
+    None for jobs that do not fit into a node's memory: their trials fail, and others run.
+    """
+    refusal = _core.scenario_refusal(scenario)
+    if refusal is None or refusal[0].endswith("].memory_bytes"):
+        return None
+    field, given, allowed = refusal
+    section, _, inner = re.sub(r"\[\d+\]", "", field).partition(".")
+    what = f"it cannot be simulated: {field.rpartition('.')[2]}"
+    return study.fault(_place(study, trial, section, inner), given, what, allowed)
+
+
+def _place(study: Study, trial: Trial, section: str, inner: str) -> FieldPath:
+    """Return the field of the study that a field of the scenario comes from."""
+    target: FieldPath = ("target", trial.target)
+    if section == "services":
+        options = study.targets[trial.target].written
+        first, _, field = inner.partition(".")
+        if first == "tuning" and field in options.get("tuning", {}):
+            return (*target, "tuning", field)
+        for option in _OPTIONS.get(inner, ()):
+            if option in options:
+                return (*target, option)
+        return target
+    if section == "profiles":
+        return ("workload", trial.workload)
+    return {"nodes": ("site", "node"), "run": ("run",), "faults": ("fault",)}.get(section, target)
