@@ -55,13 +55,13 @@ def observed(row: Mapping[str, object]) -> ObservedCell | None:
         return None
     waits = ("wait_block_s", "wait_network_s", "other_s")
     opening = row.get("open_s")
-    known = isinstance(opening, (int, float)) and math.isfinite(opening)
+    opening = float(opening) if isinstance(opening, (int, float)) else math.nan
     return ObservedCell(
         time_s / done,
         number("on_cpu_s") / whole,
         sum(map(number, waits)) / whole,
         done,
-        open=opening / whole if known else None,
+        open=opening / whole if math.isfinite(opening) else None,
     )
 
 

@@ -90,6 +90,7 @@ def learnables(cells: Sequence[ModelledCell], several_slots: bool) -> list[Learn
     def add(each: Learnable) -> None:
         found.setdefault(each.name, each)
 
+    plain = {cell.workload for cell in cells if not _client_in_process(cell)}
     for cell in cells:
         if _computes(cell.scenario):
             name = cell.workload
@@ -97,7 +98,7 @@ def learnables(cells: Sequence[ModelledCell], several_slots: bool) -> list[Learn
         else:
             add(Learnable(("call",), 1e-6, 1e-7, 1e-3, "s"))
             add(Learnable(("copy_rate",), 8e9, 1e8, 1e11, "bytes/s"))
-        for each in _of_target(cell):
+        for each in _of_target(cell, cell.workload in plain):
             add(each)
     if several_slots:
         add(Learnable(("busy_core_slowdown",), 0.05, 0.0, 0.7, "share"))
@@ -120,7 +121,14 @@ def _inner(step: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
     return inner if isinstance(inner, list) else ()
 
 
-def _of_target(cell: ModelledCell) -> list[Learnable]:
+def _client_in_process(cell: ModelledCell) -> bool:
+    services = cell.scenario["services"]
+    return any(each["name"] == cell.target and each["kind"] in _IN_PROCESS for each in services)
+
+
+def _of_target(cell: ModelledCell, elsewhere: bool) -> list[Learnable]:
+    """Return the parameters of a cell's target. `elsewhere`: another target without a client in the
+    job runs its workload, so that the client's CPU time can be told from the work."""
     target, scenario = cell.target, cell.scenario
 
     def of(field: str, start: float, low: float, high: float, unit: Unit) -> Learnable:
@@ -143,11 +151,10 @@ def _of_target(cell: ModelledCell) -> list[Learnable]:
             of("client_request", 10e-6, 1e-7, 0.02, "s"),
             of("server_open", 100e-6, 1e-6, 0.2, "s"),
         ]
-    if kinds and kinds[0] in _IN_PROCESS:
-        made += [
-            of("client_start", 20e-3, 1e-4, 5.0, "s"),
-            of("client_start_cpu", 5e-3, 1e-4, 5.0, "s"),
-        ]
+    if _client_in_process(cell):
+        made.append(of("client_start", 20e-3, 1e-4, 5.0, "s"))
+        if elsewhere:
+            made.append(of("client_start_cpu", 5e-3, 1e-4, 5.0, "s"))
     return made
 
 
