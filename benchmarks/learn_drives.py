@@ -29,7 +29,7 @@ from headrace.catalog import entry
 from headrace.drives.learning import (
     LearntDevice,
     LoadResult,
-    ReadLoad,
+    ScriptLoad,
     block_device,
     learn_drive,
     modelled_device,
@@ -53,18 +53,18 @@ SSDS = (
 BOUNDS = {"IOPS": 0.1, "p50": 0.1, "p99": 0.2}
 LOADS = {
     "hdd": (
-        ReadLoad(32, 3),
-        ReadLoad(128, 1),
-        ReadLoad(8, 12),
-        ReadLoad(8, 6, first=0.2, last=0.3),
-        ReadLoad(512, 1, sequential=True, first=0.4),
+        ScriptLoad(32, 3),
+        ScriptLoad(128, 1),
+        ScriptLoad(8, 12),
+        ScriptLoad(8, 6, first=0.2, last=0.3),
+        ScriptLoad(512, 1, sequential=True, first=0.4),
     ),
     "ssd": (
-        ReadLoad(8, 6),
-        ReadLoad(16, 3),
-        ReadLoad(32, 12),
-        ReadLoad(128, 4),
-        ReadLoad(512, 2, sequential=True, first=0.4),
+        ScriptLoad(8, 6),
+        ScriptLoad(16, 3),
+        ScriptLoad(32, 12),
+        ScriptLoad(128, 4),
+        ScriptLoad(512, 2, sequential=True, first=0.4),
     ),
 }
 LOAD_S = {"hdd": 12.0, "ssd": 3.0}

@@ -23,21 +23,19 @@ def drive_replay(
     sectors: Sequence[int],
     iodepth: int,
     seed: int,
+    raid_json: str | None = None,
 ) -> list[int]:
     """Return the response time (ns) of every request of a trace. Raises ModelError.
 
     `iodepth` 0: requests start at the recorded times (open); otherwise that many are in flight
-    (closed).
+    (closed). `raid_json`: a RAID of such drives serves the trace.
     """
 
-class TimedBlockDevice:
-    """A block device, accessed past the page cache. Raises OSError."""
-
-    def __init__(self, path: Path, writable: bool) -> None: ...
+class _Timed:
     def capacity_bytes(self) -> int: ...
     def run(
         self,
-        write: Sequence[bool],
+        op: Sequence[int],
         sector: Sequence[int],
         sectors: Sequence[int],
         wait_ns: Sequence[int],
@@ -46,24 +44,18 @@ class TimedBlockDevice:
     ) -> bytes:
         """Run requests in order with `depth` in flight, each `wait_ns` after it could have
         started, none after `limit_ns`. Return start and end of each (ns, uint64, one after the
-        other).
+        other). `op`: 0 read, 1 write, 2 write that is done when it is on the medium.
         """
 
-class TimedModel:
-    """A drive's model that keeps its state between scripts. Raises ModelError."""
+class TimedBlockDevice(_Timed):
+    """A block device, accessed past the page cache. Raises OSError."""
+
+    def __init__(self, path: Path, writable: bool) -> None: ...
+
+class TimedModel(_Timed):
+    """A drive's model, in virtual time, that keeps its state between scripts. Raises ModelError."""
 
     def __init__(self, spec_json: str, seed: int, holds_data: bool) -> None: ...
-    def capacity_bytes(self) -> int: ...
-    def run(
-        self,
-        write: Sequence[bool],
-        sector: Sequence[int],
-        sectors: Sequence[int],
-        wait_ns: Sequence[int],
-        depth: int,
-        limit_ns: int,
-    ) -> bytes:
-        """Like `TimedBlockDevice.run`, in virtual time."""
 
 def metadata_json(config_json: str, storage: object, has_directories: bool) -> str:
     """Run the phases of a metadata test and return its report as JSON.

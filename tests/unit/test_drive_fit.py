@@ -6,6 +6,7 @@ What the results cannot determine is said and left as it was.
 from __future__ import annotations
 
 import json
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,12 @@ from typing import Any
 import pytest
 
 from headrace.catalog import CatalogEntry, entry
-from headrace.drives import Load, fit_drive, run_drive
-from headrace.drives.fitted_file import write_fitted
+from headrace.drives import Fit, Load, fit_drive, read_trace, replay_trace, run_drive
+from headrace.drives.fitted_file import with_write_cache, write_fitted
+from headrace.drives.fitting import possible
+from headrace.drives.observed_traces import TraceReplay, observe_trace
+from headrace.errors import StudyError
+from headrace.scenario import Table
 
 LOADS = [
     {"rw": "randread", "bs": "4k", "iodepth": "1"},
@@ -114,3 +119,71 @@ def test_queue_depth_1_alone_does_not_invent_the_rest(tmp_path: Path, truth: Cat
     # Seek and overhead add up to one number: at most one of them can be told from it.
     assert sum(each.determined for each in fit.parameters) <= 1
     assert fit.cross_error is None
+
+
+def as_trace(tmp_path: Path, drive: CatalogEntry, raid: Table | None = None) -> Path:
+    """A trace of that drive: random and sequential reads and writes, with response times."""
+    draw = random.Random(1)
+    capacity = int(drive.table["capacity_bytes"]) // 512
+    time_ns, after = 0, 0
+    rows = ["time_ns,op,sector,sectors"]
+    for _ in range(1200):
+        time_ns += int(draw.expovariate(1 / 25e6))
+        sector = after if draw.random() < 0.25 else draw.randrange(capacity // 8 - 64) * 8
+        rows.append(f"{time_ns},{'read' if draw.random() < 0.7 else 'write'},{sector},32")
+        after = min(sector + 32, capacity - 64)
+    path = tmp_path / "requests.csv"
+    path.write_text("\n".join(rows) + "\n")
+    trace = read_trace(path)
+    trace.write(tmp_path / "measured.csv", replay_trace(drive, trace, iodepth=0, seed=9, raid=raid))
+    return tmp_path / "measured.csv"
+
+
+@pytest.mark.slow  # 3 s of CPU time
+def test_a_trace_tells_seek_and_overhead(tmp_path: Path) -> None:
+    hidden = changed(tmp_path, "truth", average_ms=9.5, controller_overhead_us=400.0)
+    file = as_trace(tmp_path, hidden)
+    fit = fit_drive(changed(tmp_path, "start"), [file])
+    found = {each.name: each for each in fit.parameters}
+    assert found["seek.average_ms"].value == pytest.approx(9.5, rel=0.03)
+    assert found["controller_overhead_us"].value == pytest.approx(400, rel=0.15)
+    assert not found["rates.inner_bytes_per_s"].determined
+    assert fit.demerits[0].before > 0.2
+    assert fit.rms_error == fit.demerits[0].fitted < 0.05
+    write_fitted(changed(tmp_path, "start"), fit, [file], tmp_path / "fitted.toml")
+    again = entry("drives", str(tmp_path / "fitted.toml"))
+    assert "fitted to traces measured.csv" in again.source["seek.average_ms"]
+
+
+def test_a_trace_of_a_raid_is_replayed_on_one(tmp_path: Path) -> None:
+    """Four disks serve what one could not: on a single one the model errs widely."""
+    raid: Table = {"level": 0, "drives": 4, "chunk_bytes": 65536}
+    drive = changed(tmp_path, "start")
+    file = as_trace(tmp_path, drive, raid)
+    alone = observe_trace(file, drive, TraceReplay())
+    together = observe_trace(file, drive, TraceReplay(raid=raid))
+    assert together.demerit(drive.table) < 0.05 < 0.3 < alone.demerit(drive.table)
+
+
+def test_the_state_of_the_write_cache_is_stated(tmp_path: Path) -> None:
+    drive = changed(tmp_path, "start")
+    off = with_write_cache(drive, "off")
+    assert off.table["buffer"]["write_cache_bytes"] == 0
+    assert drive.table["buffer"]["write_cache_bytes"] > 0
+    assert with_write_cache(drive, None) is drive
+    with pytest.raises(StudyError, match="says that it is off"):
+        with_write_cache(off, "on")
+    with pytest.raises(StudyError, match="only a disk"):
+        with_write_cache(entry("drives", "corsair-f40"), "off")
+    fit = Fit(off.table, [], [])
+    write_fitted(drive, fit, [], tmp_path / "fitted.toml")
+    again = entry("drives", str(tmp_path / "fitted.toml"))
+    assert again.table["buffer"]["write_cache_bytes"] == 0
+
+
+def test_an_arm_as_slow_as_none_is_refused() -> None:
+    slow = entry("drives", "hp-97560").table | {
+        "seek": {"curve": "two_piece", "short_base_ms": 3.8, "short_root_ms": 0.4}
+    }
+    assert not possible(slow)
+    assert possible(entry("drives", "hp-97560").table)

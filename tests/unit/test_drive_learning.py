@@ -19,7 +19,7 @@ from headrace.cli import make_app
 from headrace.drives.learning import (
     LearntDrive,
     NotLearntError,
-    ReadLoad,
+    ScriptLoad,
     block_device,
     learn_drive,
     modelled_device,
@@ -27,23 +27,24 @@ from headrace.drives.learning import (
 )
 from headrace.drives.learning.device import UNIT
 from headrace.drives.learning.drive_file import write_learnt
+from headrace.drives.learning.traffic import DiskSums, others_in, parse_stat
 from headrace.errors import RefusedError, StudyError
 
 Spec = dict[str, Any]
 
 DISK_LOADS = (
-    ReadLoad(32, 3),
-    ReadLoad(128, 1),
-    ReadLoad(UNIT, 12),
-    ReadLoad(UNIT, 6, first=0.2, last=0.3),
-    ReadLoad(512, 1, sequential=True, first=0.4),
+    ScriptLoad(32, 3),
+    ScriptLoad(128, 1),
+    ScriptLoad(UNIT, 12),
+    ScriptLoad(UNIT, 6, first=0.2, last=0.3),
+    ScriptLoad(512, 1, sequential=True, first=0.4),
 )
 SSD_LOADS = (
-    ReadLoad(UNIT, 6),
-    ReadLoad(16, 3),
-    ReadLoad(32, 12),
-    ReadLoad(128, 4),
-    ReadLoad(512, 2, sequential=True, first=0.4),
+    ScriptLoad(UNIT, 6),
+    ScriptLoad(16, 3),
+    ScriptLoad(32, 12),
+    ScriptLoad(128, 4),
+    ScriptLoad(512, 2, sequential=True, first=0.4),
 )
 
 
@@ -80,12 +81,12 @@ def changed_ssd(name: str, seed: int) -> Spec:
     return table
 
 
-def learnt(table: Spec, seconds: float) -> LearntDrive:
-    device = modelled_device(table, seed=4, script_seed=2)
+def learnt(table: Spec, seconds: float, writable: bool = False) -> LearntDrive:
+    device = modelled_device(table, seed=4, script_seed=2, writable=writable)
     return learn_drive(device, name="learnt", seconds=seconds, kind=None, say=lambda _: None)
 
 
-def assert_predicts(found: LearntDrive, table: Spec, loads: tuple[ReadLoad, ...]) -> None:
+def assert_predicts(found: LearntDrive, table: Spec, loads: tuple[ScriptLoad, ...]) -> None:
     """Loads that were not learnt: IOPS and median within 10 %, p99 within 20 %."""
     truth = modelled_loads(table, loads, requests=6000, seed=11)
     said = modelled_loads(found.table, loads, requests=6000, seed=12)
@@ -128,6 +129,86 @@ def test_an_ssd_is_learnt_and_predicted() -> None:
     assert found.table["kind"] == "ssd"
     assert value(found, "link_bytes_per_s") == pytest.approx(table["link_bytes_per_s"], rel=0.05)
     assert_predicts(found, table, SSD_LOADS)
+
+
+@pytest.mark.slow  # 3 s of CPU time each
+@pytest.mark.parametrize(("cache_bytes", "settle_ms"), [(16 << 20, 1.2), (0, 0.3)])
+def test_writes_tell_the_cache_and_the_settle_of_a_disk(cache_bytes: int, settle_ms: float) -> None:
+    table = changed_disk("seagate-st3750640ns", 1)
+    table["buffer"] |= {"write_cache_bytes": cache_bytes, "write_cache_extents": 40}
+    table["write_settle_ms"] = settle_ms
+    if cache_bytes:  # otherwise writes seek longer than reads, too
+        del table["seek_write"]
+    else:
+        table["seek_write"]["average_ms"] = table["seek"]["average_ms"] + 1.5
+    found = learnt(table, seconds=300, writable=True)
+    more_ms = settle_ms if cache_bytes else settle_ms + 0.2
+    assert found.table["write_settle_ms"] == pytest.approx(more_ms, abs=0.15)
+    assert ("seek_write" in found.table) == (not cache_bytes)
+    buffer = cast("Spec", found.table["buffer"])
+    assert buffer["write_cache_bytes"] == pytest.approx(cache_bytes, rel=0.1)
+    if cache_bytes:
+        assert buffer["write_cache_extents"] == pytest.approx(40, abs=3)
+        assert value(found, "destage rate") > 50
+    loads = (ScriptLoad(UNIT, 2, write=True), ScriptLoad(64, 1, write=True))
+    truth = modelled_loads(table, loads, requests=3000, seed=11)
+    said = modelled_loads(found.table, loads, requests=3000, seed=12)
+    for load, real, model in zip(loads, truth, said, strict=True):
+        assert model.iops == pytest.approx(real.iops, rel=0.1), load.name
+        assert model.p50_s == pytest.approx(real.p50_s, rel=0.1), load.name
+    assert found.seconds < 330
+
+
+@pytest.mark.heavy  # 15 s of CPU time
+def test_writes_tell_buffer_and_programs_of_an_ssd() -> None:
+    table = changed_ssd("corsair-f40", 5)
+    table["initial"] = {"state": "fresh"}
+    table["write_buffer_bytes"] = 24 << 20
+    table["flash"]["program_us"] *= 2.5
+    table["controller"]["write_overhead_us"] = 60.0
+    found = learnt(table, seconds=120, writable=True)
+    assert value(found, "write_buffer_bytes") == pytest.approx(24 << 20, rel=0.15)
+    assert value(found, "controller.write_overhead_us") == pytest.approx(60, rel=0.15)
+    loads = (ScriptLoad(256, 4, sequential=True, write=True), ScriptLoad(UNIT, 2, write=True))
+    truth = modelled_loads(table, loads, requests=3000, seed=11)
+    said = modelled_loads(found.table, loads, requests=3000, seed=12)
+    for load, real, model in zip(loads, truth, said, strict=True):
+        assert model.iops == pytest.approx(real.iops, rel=0.1), load.name
+
+
+@pytest.mark.parametrize(
+    ("counted", "issued", "requests"),
+    [
+        (DiskSums(100, 800, 0), DiskSums(100, 800, 0), None),
+        (DiskSums(110, 800, 0), DiskSums(100, 800, 0), None),  # large ones were divided
+        (DiskSums(101, 808, 0), DiskSums(100, 800, 0), 1),
+        (DiskSums(60, 808, 0), DiskSums(100, 800, 0), 1),  # small ones were merged
+        (DiskSums(150, 800, 400), DiskSums(100, 800, 0), 50),
+    ],
+)
+def test_what_was_counted_beyond_what_was_issued_is_of_others(
+    counted: DiskSums, issued: DiskSums, requests: int | None
+) -> None:
+    found = others_in("seek curve", counted, issued)
+    assert (found.requests if found else None) == requests
+    if found is not None:
+        assert found.doubtful == (found.requests > 1)
+
+
+def test_values_of_a_disturbed_part_are_doubtful(tmp_path: Path) -> None:
+    found = learnt(changed_disk("hp-97560", 7), seconds=30)
+    found.add("write_settle_ms", 1.0, "ms", "pairs")
+    found.end_part("writes", others_in("writes", DiskSums(150, 800, 400), DiskSums(100, 800, 0)))
+    assert [each.name for each in found.values if each.doubtful] == ["write_settle_ms"]
+    found.table["write_settle_ms"] = 1.0
+    write_learnt(found, tmp_path / "x.toml", device="/dev/sdx", date="2026-01-02")
+    source = tomllib.loads((tmp_path / "x.toml").read_text())["source"]
+    assert [name for name in source if "doubtful" in source[name]] == ["write_settle_ms"]
+
+
+def test_counters_are_those_of_the_kernel() -> None:
+    line = "  10 1 80 5 20 2 160 6 0 7 11 0 0 0 0 3 4\n"  # Documentation/block/stat.rst
+    assert parse_stat(line) == DiskSums(30, 80, 160)
 
 
 def test_a_drive_of_another_kind_is_no_disk() -> None:

@@ -362,6 +362,7 @@ MOST_LINES = 60
 LONG_FUNCTIONS = {
     "cli/calibrate.py calibrate": "the options of a command",
     "cli/drive/emulated.py attach": "the options of a command",
+    "cli/drive/fitted.py fit": "the options of a command",
     "cli/drive/modelled.py run": "the options of a command",
     "cli/profile.py simulate_profile": "the options of a command",
     "cli/reproduce.py reproduce": "the options of a command",

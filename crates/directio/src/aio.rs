@@ -40,6 +40,8 @@ pub struct Transfer {
     /// Number below the depth of the queue, which no transfer in flight has.
     pub slot: usize,
     pub write: bool,
+    /// Past the write cache of the device.
+    pub through: bool,
     pub at: *mut u8,
     pub bytes: usize,
     pub offset: u64,
@@ -70,6 +72,7 @@ impl Queue {
     pub fn submit(&mut self, file: &File, transfer: &Transfer) -> io::Result<()> {
         let control = Control {
             data: transfer.slot as u64,
+            rw_flags: if transfer.through { libc::RWF_DSYNC as u32 } else { 0 },
             opcode: if transfer.write { PWRITE } else { PREAD },
             file: file.as_raw_fd() as u32,
             buffer: transfer.at as u64,

@@ -9,6 +9,7 @@ mod buffers;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -77,7 +78,7 @@ impl BlockDevice {
             let start_ns = self.now_ns();
             let buffer = self.buffers.slice(0, bytes);
             if step.write {
-                self.file.write_all_at(buffer, offset)?;
+                write_all(&self.file, buffer, offset, step.through)?;
             } else {
                 self.file.read_exact_at(buffer, offset)?;
             }
@@ -106,7 +107,8 @@ impl BlockDevice {
                 let (offset, bytes) = place(step);
                 let at = self.buffers.address(slot);
                 let start_ns = self.now_ns();
-                let transfer = Transfer { slot, write: step.write, at, bytes, offset };
+                let transfer =
+                    Transfer { slot, write: step.write, through: step.through, at, bytes, offset };
                 if let Err(error) = queue.submit(&self.file, &transfer) {
                     free.push(slot);
                     failed = Some(error);
@@ -136,6 +138,23 @@ impl BlockDevice {
             Some(error) => Err(error),
             None => Ok(timings),
         }
+    }
+}
+
+/// Write a buffer; `through`: past the write cache of the device, or with a flush of it after.
+fn write_all(file: &File, buffer: &[u8], offset: u64, through: bool) -> io::Result<()> {
+    if !through {
+        return file.write_all_at(buffer, offset);
+    }
+    let part =
+        libc::iovec { iov_base: buffer.as_ptr() as *mut libc::c_void, iov_len: buffer.len() };
+    // SAFETY: the kernel reads the buffer, which is borrowed until it is done.
+    let written =
+        unsafe { libc::pwritev2(file.as_raw_fd(), &part, 1, offset as i64, libc::RWF_DSYNC) };
+    match usize::try_from(written) {
+        Ok(bytes) if bytes == buffer.len() => Ok(()),
+        Ok(_) => Err(io::ErrorKind::WriteZero.into()),
+        Err(_) => Err(io::Error::last_os_error()),
     }
 }
 

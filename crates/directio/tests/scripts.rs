@@ -7,7 +7,7 @@ use headrace_directio::BlockDevice;
 use headrace_model::drive_script::Step;
 
 fn step(write: bool, sector: u64, sectors: u32) -> Step {
-    Step { write, sector, sectors, wait_ns: 0 }
+    Step { write, through: false, sector, sectors, wait_ns: 0 }
 }
 
 fn file(bytes: u64) -> tempfile::NamedTempFile {

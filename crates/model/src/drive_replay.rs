@@ -3,9 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::drive::build;
+use crate::raid::spec::StorageSpec;
 use crate::ranges;
 use crate::request::{Completion, Device, Medium, Nanos, Op, Request, SectorRange, Status};
 use crate::spec::{refuse, DriveSpec, SpecError};
+use crate::storage::Storage;
 
 /// A request of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +86,18 @@ pub fn replay(
     let mut drive = build(spec, seed)?;
     drive.preload(&ranges_read(trace, drive.capacity_sectors()));
     replay_on(&mut drive, trace, mode)
+}
+
+/// Replay a trace on a new RAID of drives, or on a single drive.
+pub fn replay_storage(
+    spec: &StorageSpec,
+    seed: u64,
+    trace: &[TraceRequest],
+    mode: ReplayMode,
+) -> Result<Vec<Response>, SpecError> {
+    let mut storage = Storage::build(spec, seed)?;
+    storage.preload(&ranges_read(trace, storage.capacity_sectors()));
+    replay_on(&mut storage, trace, mode)
 }
 
 /// Replay a trace on a device that has not served a request yet.

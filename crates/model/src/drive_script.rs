@@ -10,6 +10,8 @@ use crate::spec::{refuse, DriveSpec, SpecError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     pub write: bool,
+    /// A write is done when it is on the medium: the write cache is not used.
+    pub through: bool,
     pub sector: u64,
     pub sectors: u32,
     /// Pause before the request is submitted.
@@ -64,8 +66,13 @@ impl ScriptedDrive {
                 let op = if step.write { Op::Write } else { Op::Read };
                 let tag = timings.len() as u64;
                 timings.push(Timing { start_ns: self.now, end_ns: 0 });
-                let request =
-                    Request { tag, op, sector: step.sector, sectors: step.sectors, fua: false };
+                let request = Request {
+                    tag,
+                    op,
+                    sector: step.sector,
+                    sectors: step.sectors,
+                    fua: step.through,
+                };
                 self.drive.submit(self.now, request);
             }
             let Some(next) = self.drive.next_wake() else { break };

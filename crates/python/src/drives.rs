@@ -1,7 +1,8 @@
 //! Functions on a single drive: check it, run a load, replay a trace.
 
-use headrace_model::drive_replay::{replay, ReplayMode, TraceOp, TraceRequest};
+use headrace_model::drive_replay::{replay, replay_storage, ReplayMode, TraceOp, TraceRequest};
 use headrace_model::drive_run::{run, FioLike};
+use headrace_model::raid::spec::{RaidSpec, StorageSpec};
 use headrace_model::spec::DriveSpec;
 use pyo3::prelude::*;
 
@@ -26,8 +27,10 @@ pub fn drive_run_json(py: Python<'_>, spec_json: &str, run_json: &str) -> PyResu
 
 /// Replay a trace, given as columns (op: 0 read, 1 write, 2 flush, 3 discard), on a new model of
 /// the drive. Return the response time of every request in nanoseconds. `iodepth` 0: open loop, at
-/// the recorded times; otherwise the number of requests in flight.
+/// the recorded times; otherwise the number of requests in flight. With `raid_json`, a RAID of such
+/// drives serves the trace.
 #[pyfunction]
+#[pyo3(signature = (spec_json, time_ns, op, sector, sectors, iodepth, seed, raid_json=None))]
 #[allow(clippy::too_many_arguments)] // one argument per column
 pub fn drive_replay(
     py: Python<'_>,
@@ -38,6 +41,7 @@ pub fn drive_replay(
     sectors: Vec<u32>,
     iodepth: u32,
     seed: u64,
+    raid_json: Option<&str>,
 ) -> PyResult<Vec<u64>> {
     let spec: DriveSpec = read(spec_json, "(drive)")?;
     if op.len() != time_ns.len() || sector.len() != time_ns.len() || sectors.len() != time_ns.len()
@@ -48,6 +52,10 @@ pub fn drive_replay(
             "columns of one length",
         )));
     }
+    let raid: Option<RaidSpec> = match raid_json {
+        Some(text) => Some(read(text, "(raid)")?),
+        None => None,
+    };
     let mode = if iodepth == 0 { ReplayMode::Open } else { ReplayMode::Closed { iodepth } };
     let responses = py.allow_threads(|| {
         let request = |index: usize| TraceRequest {
@@ -63,7 +71,13 @@ pub fn drive_replay(
             fua: false,
         };
         let trace: Vec<TraceRequest> = (0..time_ns.len()).map(request).collect();
-        replay(&spec, seed, &trace, mode)
+        match raid {
+            Some(_) => {
+                let storage = StorageSpec { drives: vec![spec], raid, faults: Vec::new() };
+                replay_storage(&storage, seed, &trace, mode)
+            }
+            None => replay(&spec, seed, &trace, mode),
+        }
     });
     let responses = responses.map_err(|error| refused(&error))?;
     Ok(responses.iter().map(|response| response.response_ns).collect())

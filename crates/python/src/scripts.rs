@@ -11,13 +11,18 @@ use pyo3::types::PyBytes;
 
 use crate::errors::{read, refused};
 
-fn steps(write: &[bool], sector: &[u64], sectors: &[u32], wait_ns: &[u64]) -> PyResult<Vec<Step>> {
+/// Requests by number, as `headrace.drives.learning.device` has them; others are writes.
+const READ: u8 = 0;
+const WRITE_THROUGH: u8 = 2;
+
+fn steps(op: &[u8], sector: &[u64], sectors: &[u32], wait_ns: &[u64]) -> PyResult<Vec<Step>> {
     let count = sector.len();
-    if [write.len(), sectors.len(), wait_ns.len()].iter().any(|&each| each != count) {
+    if [op.len(), sectors.len(), wait_ns.len()].iter().any(|&each| each != count) {
         return Err(PyValueError::new_err("columns of different lengths"));
     }
     let step = |at: usize| Step {
-        write: write[at],
+        write: op[at] != READ,
+        through: op[at] == WRITE_THROUGH,
         sector: sector[at],
         sectors: sectors[at],
         wait_ns: wait_ns[at],
@@ -52,14 +57,14 @@ impl TimedBlockDevice {
     fn run<'py>(
         &mut self,
         py: Python<'py>,
-        write: Vec<bool>,
+        op: Vec<u8>,
         sector: Vec<u64>,
         sectors: Vec<u32>,
         wait_ns: Vec<u64>,
         depth: usize,
         limit_ns: u64,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let steps = steps(&write, &sector, &sectors, &wait_ns)?;
+        let steps = steps(&op, &sector, &sectors, &wait_ns)?;
         let timings = py.allow_threads(|| self.device.run(&steps, depth, limit_ns))?;
         Ok(bytes_of(py, &timings))
     }
@@ -88,14 +93,14 @@ impl TimedModel {
     fn run<'py>(
         &mut self,
         py: Python<'py>,
-        write: Vec<bool>,
+        op: Vec<u8>,
         sector: Vec<u64>,
         sectors: Vec<u32>,
         wait_ns: Vec<u64>,
         depth: usize,
         limit_ns: u64,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let steps = steps(&write, &sector, &sectors, &wait_ns)?;
+        let steps = steps(&op, &sector, &sectors, &wait_ns)?;
         let timings = py.allow_threads(|| self.drive.run(&steps, depth, limit_ns));
         Ok(bytes_of(py, &timings.map_err(|e| refused(&e))?))
     }

@@ -5,7 +5,9 @@ The source of each fitted value names the fio results that it was fitted to.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import tomlkit
 
 from headrace.catalog import CatalogEntry
 from headrace.drives.fitting import Fit
+from headrace.drives.observed_traces import is_trace
 from headrace.errors import FileProblem, StudyError
 
 
@@ -20,7 +23,13 @@ def write_fitted(entry: CatalogEntry, fit: Fit, results: Sequence[Path], path: P
     """Write the fitted drive; the file's comments and order stay. Raises StudyError if it cannot be
     written."""
     document: Any = tomlkit.parse(entry.file.read_text())
-    names = ", ".join(result.name for result in results)
+    traces = [result.name for result in results if is_trace(result)]
+    of_fio = [result.name for result in results if result.name not in traces]
+    what = " and ".join(
+        f"{kind} {', '.join(names)}"
+        for kind, names in (("fio results", of_fio), ("traces", traces))
+        if names
+    )
     document["name"] = path.stem
     source = document.setdefault("source", tomlkit.table())
     for parameter in fit.parameters:
@@ -32,12 +41,38 @@ def write_fitted(entry: CatalogEntry, fit: Fit, results: Sequence[Path], path: P
             table = table[name]
         value = float(f"{parameter.value:.6g}")
         table[last] = int(value) if isinstance(table.get(last), int) else value
-        source[parameter.name] = (
-            f"fitted to fio results {names} (standard error {parameter.error:.2g})"
-        )
+        source[parameter.name] = f"fitted to {what} (standard error {parameter.error:.2g})"
+    stated = fit.table.get("buffer")
+    if isinstance(stated, dict) and "write_cache_bytes" in stated:
+        buffer = document.setdefault("buffer", tomlkit.inline_table())
+        if buffer.get("write_cache_bytes") != stated["write_cache_bytes"]:
+            buffer["write_cache_bytes"] = stated["write_cache_bytes"]
+            source["buffer.write_cache_bytes"] = "stated with the fit: the write cache was off"
     try:
         path.write_text(tomlkit.dumps(document))
     except OSError as error:
         raise StudyError(
             [FileProblem(path, 0, "--out", "", f"cannot be written: {error.strerror}")]
         ) from None
+
+
+def with_write_cache(entry: CatalogEntry, state: str | None) -> CatalogEntry:
+    """Return a disk with its write cache `on` or `off`; None: as in its table.
+
+    Raises StudyError if it has no such cache.
+    """
+    if state is None:
+        return entry
+    if entry.table["kind"] != "hdd":
+        raise _problem(entry, "kind", "only a disk has a write cache that can be off")
+    table = copy.deepcopy(entry.table)
+    buffer = table.setdefault("buffer", {})
+    if state == "off":
+        buffer["write_cache_bytes"] = 0
+    elif buffer.get("write_cache_bytes") == 0:
+        raise _problem(entry, "buffer.write_cache_bytes", "the table says that it is off")
+    return replace(entry, table=table)
+
+
+def _problem(entry: CatalogEntry, field: str, problem: str) -> StudyError:
+    return StudyError([FileProblem(entry.file, 0, field, "", problem)])

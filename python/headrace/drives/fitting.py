@@ -1,7 +1,8 @@
-"""Fits a drive's free parameters to fio measurements of the real drive.
+"""Fits a drive's free parameters to measurements of the real drive: fio results, and traces.
 
 Reports the parameters that the data cannot determine. Least squares on the logarithm of
-model/measured (scipy, trust region), over parameters scaled to their bounds, in stages: rates from
+model/measured, and on differences of quantiles of response times of traces divided by their mean
+(scipy, trust region), over parameters scaled to their bounds, in stages: rates from
 sequential loads, seek and overhead from random reads at queue depth 1 (with the data sheet as a
 prior), reordering from queues. A parameter is not determined if it changes no result by more than
 `LEAST_EFFECT` over its whole range, or if its standard error stays above `MOST_ERROR` of its range:
@@ -13,7 +14,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +24,12 @@ from scipy.optimize import least_squares
 
 from headrace.catalog import CatalogEntry
 from headrace.drives.fio import Observed, read_fio_results
+from headrace.drives.observed_traces import (
+    ObservedTrace,
+    TraceReplay,
+    is_trace,
+    observe_trace,
+)
 from headrace.drives.running import Load, run_drive
 from headrace.errors import FileProblem, StudyError
 from headrace.scenario import Table
@@ -31,6 +38,8 @@ LEAST_EFFECT = 0.01
 """Least effect on the logarithm of a result, over a parameter's whole range."""
 MOST_ERROR = 0.25
 """Standard error divided by range; above it a value would be a guess."""
+MOST_STEP_MS = 4.0
+"""Seek to the next cylinder; longer ones belong to no disk since 1990 (HP 97560: 3.6 ms)."""
 NOISE = 0.01
 """Least relative uncertainty of a fio result; runs of one minute repeat about this well."""
 INNER_TO_OUTER = (0.35, 1.0)
@@ -88,6 +97,19 @@ FREE: dict[str, tuple[Parameter, ...]] = {
         Parameter(("controller_overhead_us",), 10, 2000, logarithmic=True, believed=3.0),
         Parameter(("seek", "average_ms"), 1.0, 20.0, logarithmic=True, believed=1.1),
         Parameter(("seek", "track_to_track_ms"), 0.1, 2.5, logarithmic=True, believed=1.1),
+        Parameter(("seek", "short_base_ms"), 0.1, 4.0, logarithmic=True, believed=1.1),
+        Parameter(("seek", "short_root_ms"), 0.001, 1.0, logarithmic=True, believed=1.1),
+        Parameter(("seek", "long_base_ms"), 1.0, 15.0, logarithmic=True, believed=1.1),
+        Parameter(("seek", "long_slope_ms"), 1e-5, 0.02, logarithmic=True, believed=1.1),
+        *(
+            Parameter(("overhead", f"{kind}_us"), 5, 5000, logarithmic=True, believed=3.0)
+            for kind in (
+                "read_hit_after_read",
+                "read_miss_after_read",
+                "write_hit_after_write",
+                "write_miss_after_write",
+            )
+        ),
         Parameter(("write_settle_ms",), 0.0, 3.0),
         Parameter(("queue", "reordering"), 0.0, 1.0),
         Parameter(("rates", "outer_bytes_per_s"), 2e7, 4e8, logarithmic=True),
@@ -109,8 +131,7 @@ def _sequential(load: Load) -> bool:
     return load.rw in ("read", "write", "rw", "readwrite")
 
 
-def _every_load(_: Load) -> bool:
-    return True
+Evidence = Observed | ObservedTrace
 
 
 STAGES: dict[str, tuple[tuple[str, Callable[[Load], bool], tuple[str, ...]], ...]] = {
@@ -164,6 +185,19 @@ class Residual:
 
 
 @dataclass(frozen=True)
+class Demerit:
+    """One trace: root mean square distance of the distributions of response times."""
+
+    trace: str
+    requests: int
+    mean_ns: float
+    """Measured mean."""
+    before: float
+    """Divided by the mean, as are the others."""
+    fitted: float
+
+
+@dataclass(frozen=True)
 class Fit:
     """A fitted drive and its evidence."""
 
@@ -171,10 +205,16 @@ class Fit:
     parameters: list[Fitted]
     residuals: list[Residual]
 
+    demerits: list[Demerit] = field(default_factory=list["Demerit"])
+
     @property
     def rms_error(self) -> float:
-        """Root mean square of log(model/measured)."""
-        return _rms([math.log(each.fitted / each.measured) for each in self.residuals])
+        """Root mean square of log(model/measured) of fio results, and of the demerits of traces
+        divided by their means."""
+        traces = {each.trace for each in self.demerits}
+        of_fio = [each for each in self.residuals if each.job not in traces]
+        logs = [math.log(each.fitted / each.measured) for each in of_fio]
+        return _rms([*logs, *(each.fitted for each in self.demerits)])
 
     @property
     def cross_error(self) -> float | None:
@@ -196,16 +236,16 @@ def fit_drive(
     files: Sequence[Path],
     *,
     runtime_s: float = 4.0,
+    replay: TraceReplay | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Fit:
-    """Fit a drive to fio results, with leave-one-file-out cross-validation if there are several
-    files.
+    """Fit a drive to fio results and traces, with leave-one-file-out cross-validation if there are
+    several files.
 
-    `runtime_s` is the virtual run time of each load. Raises StudyError if the drive has no free
-    parameter or a file is no fio result.
+    `runtime_s` is the virtual run time of each load, `replay` how traces are replayed. Raises
+    StudyError if the drive has no free parameter or a file is neither.
     """
-    observed = [job for file in files for job in read_fio_results(file, runtime_s)]
-    owner = [file.name for file in files for _ in read_fio_results(file, runtime_s)]
+    observed, owner = _evidence(entry, files, runtime_s, replay or TraceReplay())
     kind = str(entry.table["kind"])
     free = [
         each
@@ -216,7 +256,6 @@ def fit_drive(
         raise StudyError(
             [FileProblem(entry.file, 0, "kind", kind, "has no parameter that could be fitted")]
         )
-    observed = [_shrunk(job, int(entry.table["capacity_bytes"])) for job in observed]
     say = progress or _silent
     say("fitting")
     table, parameters = _fit(entry.table, free, observed, say)
@@ -236,7 +275,28 @@ def fit_drive(
         for quantity, measured in job.values.items()
         if quantity in after[index] and quantity in before[index]
     ]
-    return Fit(table, parameters, residuals)
+    demerits = [
+        Demerit(job.name, len(job.trace), job.mean_ns, job.demerit(entry.table), job.demerit(table))
+        for job in observed
+        if isinstance(job, ObservedTrace)
+    ]
+    return Fit(table, parameters, residuals, demerits)
+
+
+def _evidence(
+    entry: CatalogEntry, files: Sequence[Path], runtime_s: float, replay: TraceReplay
+) -> tuple[list[Evidence], list[str]]:
+    """Return the measurements of the files, and the name of the file of each."""
+    observed: list[Evidence] = []
+    owner: list[str] = []
+    for file in files:
+        if is_trace(file):
+            observed.append(observe_trace(file, entry, replay))
+        else:
+            capacity = int(entry.table["capacity_bytes"])
+            observed += [_shrunk(job, capacity) for job in read_fio_results(file, runtime_s)]
+        owner += [file.name] * (len(observed) - len(owner))
+    return observed, owner
 
 
 def _shrunk(job: Observed, capacity_bytes: int) -> Observed:
@@ -269,7 +329,9 @@ def _with(table: Table, free: Sequence[Parameter], scaled: npt.NDArray[np.float6
     return changed
 
 
-def _model(table: Table, job: Observed) -> dict[str, float]:
+def _model(table: Table, job: Evidence) -> dict[str, float]:
+    if isinstance(job, ObservedTrace):
+        return job.model(table)
     result = run_drive(table, job.load)
     found: dict[str, float] = {}
     for direction, part in (("read", result["read"]), ("write", result["write"])):
@@ -279,11 +341,14 @@ def _model(table: Table, job: Observed) -> dict[str, float]:
     return found
 
 
-def _logs(table: Table, observed: Sequence[Observed]) -> npt.NDArray[np.float64]:
-    """Return log(model/measured) of every IOPS. Latencies at a fixed queue depth carry the same
-    information (Little's law)."""
+def _logs(table: Table, observed: Sequence[Evidence]) -> npt.NDArray[np.float64]:
+    """Return log(model/measured) of every IOPS, and the misfit of every trace. Latencies at a fixed
+    queue depth carry the same information (Little's law)."""
     logs: list[float] = []
     for job in observed:
+        if isinstance(job, ObservedTrace):
+            logs += job.misfit(table).tolist()
+            continue
         model = _model(table, job)
         logs += [
             math.log(max(model.get(quantity, 1e-9), 1e-9) / measured)
@@ -293,8 +358,14 @@ def _logs(table: Table, observed: Sequence[Observed]) -> npt.NDArray[np.float64]
     return np.asarray(logs)
 
 
-def _possible(table: Table) -> bool:
-    """Return whether the rates are those of one platter."""
+def possible(table: Table) -> bool:
+    """Return whether the rates are those of one platter, and the arm can be as slow."""
+    seek = table.get("seek")
+    if isinstance(seek, dict):
+        step_ms = [cast("Table", seek).get(name) for name in ("short_base_ms", "short_root_ms")]
+        given = all(isinstance(each, float) for each in step_ms)
+        if given and sum(cast("list[float]", step_ms)) >= MOST_STEP_MS:
+            return False
     outer, inner = (
         _get(table, ("rates", name)) for name in ("outer_bytes_per_s", "inner_bytes_per_s")
     )
@@ -306,12 +377,12 @@ def _possible(table: Table) -> bool:
 
 def _safe(
     table: Table,
-    observed: Sequence[Observed],
+    observed: Sequence[Evidence],
     free: Sequence[Parameter],
     at: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64] | None:
     tried = _with(table, free, at)
-    if not _possible(tried) and _possible(table):
+    if not possible(tried) and possible(table):
         return None
     try:
         return _logs(tried, observed)
@@ -322,7 +393,7 @@ def _safe(
 def _fit(
     table: Table,
     free: Sequence[Parameter],
-    observed: Sequence[Observed],
+    observed: Sequence[Evidence],
     say: Callable[[str], None],
 ) -> tuple[Table, list[Fitted]]:
     start = {each.name: each.scaled(float(_get(table, each.path))) for each in free}
@@ -343,14 +414,18 @@ def _fit(
         else:
             left.append(each)
     fitted, errors = copy.deepcopy(table), dict[str, float]()
-    rest = ("the rest", _every_load, None)
+    rest = ("the rest", None, None)
     for _, belongs, names in (*STAGES.get(str(table["kind"]), ()), rest):
         wanted = [
             each
             for each in left
             if each.name not in errors and (names is None or each.name in names)
         ]
-        jobs = [job for job in observed if belongs(job.load)]
+        jobs = [
+            job
+            for job in observed
+            if belongs is None or (isinstance(job, Observed) and belongs(job.load))
+        ]
         if wanted and jobs and len(errors) < len(base):
             taken, at, found = _chosen(fitted, wanted, start, jobs, _logs(fitted, jobs), say)
             fitted = _with(fitted, taken, at)
@@ -378,7 +453,7 @@ def _chosen(
     table: Table,
     candidates: Sequence[Parameter],
     start: dict[str, float],
-    observed: Sequence[Observed],
+    observed: Sequence[Evidence],
     base: npt.NDArray[np.float64],
     say: Callable[[str], None],
 ) -> tuple[list[Parameter], npt.NDArray[np.float64], dict[str, float]]:
@@ -419,7 +494,7 @@ def _chosen(
 def _begin(
     table: Table,
     free: Sequence[Parameter],
-    observed: Sequence[Observed],
+    observed: Sequence[Evidence],
     at: npt.NDArray[np.float64],
     stated: dict[str, float],
 ) -> npt.NDArray[np.float64]:
@@ -447,7 +522,7 @@ def _pull(
 def _least(
     table: Table,
     free: Sequence[Parameter],
-    observed: Sequence[Observed],
+    observed: Sequence[Evidence],
     start: npt.NDArray[np.float64],
     stated: dict[str, float],
 ) -> npt.NDArray[np.float64]:
@@ -475,7 +550,7 @@ def _least(
 def _errors(
     table: Table,
     free: Sequence[Parameter],
-    observed: Sequence[Observed],
+    observed: Sequence[Evidence],
     at: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
     """Return the standard errors of the scaled parameters from the curvature at the optimum;
@@ -501,7 +576,7 @@ def _errors(
 def _cross(
     table: Table,
     free: Sequence[Parameter],
-    observed: Sequence[Observed],
+    observed: Sequence[Evidence],
     owner: Sequence[str],
     say: Callable[[str], None],
 ) -> list[dict[str, float]]:

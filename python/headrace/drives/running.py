@@ -9,7 +9,7 @@ import json
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -62,17 +62,23 @@ def run_drive(table: Table, load: Load, file: Path | None = None) -> DriveRun:
 
 
 def replay_trace(
-    found: CatalogEntry, trace: Trace, *, iodepth: int, seed: int = 0
+    found: CatalogEntry,
+    trace: Trace,
+    *,
+    iodepth: int,
+    seed: int = 0,
+    raid: Table | None = None,
 ) -> npt.NDArray[np.uint64]:
     """Return the response time of every request of a trace, nanoseconds, in the order of the trace.
 
     The region that the trace reads holds data from the start, except what the trace discards.
+    `raid`: a RAID of such drives serves the trace (`RaidSpec` of crates/model).
 
     `iodepth` 0 is an open loop: each request arrives at its recorded time. Otherwise a closed loop:
     that many requests are in flight, and each arrives when an earlier one is done. Raises
     StudyError, also for a request past the end of the drive (with its line, for a text trace).
     """
-    capacity_sectors = int(found.table["capacity_bytes"]) // _core.SECTOR_BYTES
+    capacity_sectors = _capacity_bytes(found.table, raid) // _core.SECTOR_BYTES
     past = np.flatnonzero(trace.sector + trace.sectors > capacity_sectors)
     if len(past):
         first = int(past[0])
@@ -97,8 +103,20 @@ def replay_trace(
             trace.sectors.tolist(),
             iodepth,
             seed,
+            None if raid is None else json.dumps(raid),
         )
     return np.asarray(times, np.uint64)
+
+
+def _capacity_bytes(table: Table, raid: Table | None) -> int:
+    """Return the capacity of a drive, or of a RAID of such drives."""
+    capacity = int(cast("int", table["capacity_bytes"]))
+    if raid is None:
+        return capacity
+    drives, level = int(cast("int", raid["drives"])), raid["level"]
+    data = {0: drives, 1: 1, 5: drives - 1, 6: drives - 2, 10: drives // 2}
+    chunk = int(cast("int", raid.get("chunk_bytes", 64 << 10)))
+    return capacity // chunk * chunk * data.get(int(cast("int", level)), 1)
 
 
 @contextmanager

@@ -84,7 +84,7 @@ def validate_drive(found: CatalogEntry, traces: list[Trace], *, angles: int = 5)
     """
     if found.table["kind"] != "hdd":
         angles = 1
-    measured = np.concatenate([_measured(trace) for trace in traces])
+    measured = np.concatenate([measured_ns(trace) for trace in traces])
     kinds = np.concatenate([_kinds(trace) for trace in traces])
     replays = [
         np.concatenate(
@@ -116,7 +116,8 @@ def validate_drive(found: CatalogEntry, traces: list[Trace], *, angles: int = 5)
     )
 
 
-def _measured(trace: Trace) -> Times:
+def measured_ns(trace: Trace) -> Times:
+    """Return the measured response times. Raises StudyError without them."""
     if trace.response_ns is None:
         raise StudyError(
             [

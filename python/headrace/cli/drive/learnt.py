@@ -1,9 +1,10 @@
-"""`headrace drive learn`: a drive file from reads of a real block device."""
+"""`headrace drive learn`: a drive file from reads, and writes, of a real block device."""
 
 from __future__ import annotations
 
 import datetime
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ import typer
 from headrace.cli._console import err, out
 from headrace.cli.drive.modelled import Json
 from headrace.errors import FileProblem, StudyError
+from headrace.system.claims import Place, claimed
 from headrace.units import format_bytes
 
 if TYPE_CHECKING:
@@ -21,13 +23,24 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 MINUTES = (0.5, 10.0)
+SCRIPT_SHARE = 0.95
+"""Part of the time for requests; the rest is for pauses between them."""
 
 
 @app.command("learn")
 def learn(
-    device: Annotated[Path, typer.Argument(help="a block device, such as /dev/sdb; only read")],
+    device: Annotated[
+        Path, typer.Argument(help="a block device, such as /dev/sdb; only read without --write-to")
+    ],
     output: Annotated[Path, typer.Option("--out", help="new file for the learnt drive")],
-    minutes: Annotated[float, typer.Option(help="time that reads may take; 10 at most")] = 5.0,
+    minutes: Annotated[float, typer.Option(help="time that requests may take; 10 at most")] = 5.0,
+    write_to: Annotated[
+        Path | None,
+        typer.Option(
+            help="also write: the same device once more, which must be empty and unused; "
+            "its contents are lost"
+        ),
+    ] = None,
     kind: Annotated[
         str | None, typer.Option(help="hdd or ssd; found from random reads when not given")
     ] = None,
@@ -35,8 +48,10 @@ def learn(
     as_json: Json = False,
 ) -> None:
     """Learn a drive from itself: read it past the page cache, and write a drive file with what
-    follows from the times. Nothing is written to the device.
+    follows from the times. Nothing is written to the device unless --write-to names it again.
     """
+    from contextlib import ExitStack
+
     from headrace.drives.learning import block_device, learn_drive
     from headrace.drives.learning.drive_file import write_learnt
     from headrace.records.place import check_new_file
@@ -49,14 +64,22 @@ def learn(
     if not output.parent.is_dir():
         raise _wrong("--out", str(output), "is in a folder that does not exist", "")
     check_new_file(output, "--out")  # before the reads, which take minutes
-    found = block_device(device, seed=seed)
-    learnt = learn_drive(
-        found,
-        name=output.stem,
-        seconds=minutes * 60,
-        kind=kind,
-        say=lambda text: err.print(f"{found.elapsed_s:6.1f} s  {text}", style="dim"),
-    )
+    if write_to is not None and os.path.realpath(write_to) != os.path.realpath(device):
+        raise _wrong("--write-to", str(write_to), "not the device that is learnt", str(device))
+    with ExitStack() as stack:
+        if write_to is not None:
+            stack.enter_context(claimed([Place(device, "the device")]))
+        found = block_device(device, seed=seed, writable=write_to is not None)
+        if not found.traffic_seen:
+            err.print("the kernel counts no requests of this device: others are not noticed")
+        learnt = learn_drive(
+            found,
+            name=output.stem,
+            seconds=minutes * 60 * SCRIPT_SHARE,
+            kind=kind,
+            say=lambda text: err.print(f"{found.elapsed_s:6.1f} s  {text}", style="dim"),
+        )
+    _warn(learnt)
     write_learnt(learnt, output, device=str(device), date=datetime.date.today().isoformat())
     if as_json:
         typer.echo(json.dumps(_as_json(learnt, output), indent=1))
@@ -67,6 +90,17 @@ def learn(
 
 def _wrong(option: str, given: str, problem: str, allowed: str) -> StudyError:
     return StudyError([FileProblem(Path("command line"), 0, option, given, problem, allowed)])
+
+
+def _warn(learnt: LearntDrive) -> None:
+    """Say which parts of the script other programs disturbed."""
+    if not learnt.others:
+        return
+    err.print("Other programs used the drive meanwhile:")
+    for each in learnt.others:
+        moved = f"{format_bytes(each.read_bytes)} read, {format_bytes(each.written_bytes)} written"
+        mark = "; its values are doubtful" if each.doubtful else ""
+        err.print(f"  {each.part}: {each.requests} requests, {moved}{mark}")
 
 
 def _as_json(learnt: LearntDrive, output: Path) -> dict[str, object]:
@@ -82,8 +116,9 @@ def _show(learnt: LearntDrive, device: str) -> None:
     from headrace.report.text_table import WholeText
 
     name = escape(device)
+    written = format_bytes(learnt.written_bytes) if learnt.written_bytes else "none"
     out.print(
-        f"{name}: {learnt.seconds:.0f} s, {format_bytes(learnt.read_bytes)} read, none written"
+        f"{name}: {learnt.seconds:.0f} s, {format_bytes(learnt.read_bytes)} read, {written} written"
     )
     out.print(_values(learnt.values))
     out.print(_checks(learnt.checks))
@@ -103,7 +138,8 @@ def _values(values: list[LearntValue]) -> TextTable:
     table.add_column("from")
     for each in values:
         error = "" if each.error is None else f"{each.error:.2g}"
-        table.add_row(each.name, f"{each.value:.5g}", error, each.unit, each.how)
+        how = f"doubtful: {each.how}" if each.doubtful else each.how
+        table.add_row(each.name, f"{each.value:.5g}", error, each.unit, how)
     return table
 
 

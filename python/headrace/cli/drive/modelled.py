@@ -1,4 +1,4 @@
-"""`headrace drive …` in virtual time: list, show, run, replay, fit."""
+"""`headrace drive …` in virtual time: list, show, run, replay."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 import typer
 
 from headrace.cli._console import err, out
-from headrace.errors import ExitCode, FileProblem, StudyError
+from headrace.errors import FileProblem, StudyError
 from headrace.units import format_bytes, format_bytes_per_s
 
 if TYPE_CHECKING:
     from headrace.catalog import CatalogEntry
-    from headrace.drives.fitting import Fit
-    from headrace.report.text_table import TextTable
 
 app = typer.Typer()
 
@@ -23,7 +21,8 @@ Drive = Annotated[str, typer.Argument(help="a drive of the catalog, or a TOML fi
 Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
-def _given(option: str, text: str, parse: Any) -> Any:
+def given(option: str, text: str, parse: Any) -> Any:
+    """Return the parsed value of an option. Raises StudyError if it cannot be parsed."""
     try:
         return parse(text)
     except ValueError as error:
@@ -150,14 +149,14 @@ def run(
     found = entry("drives", drive)
     load = Load(
         rw=rw,
-        bs_bytes=_given("--bs", bs, parse_fio_bytes),
+        bs_bytes=given("--bs", bs, parse_fio_bytes),
         iodepth=iodepth,
         numjobs=numjobs,
-        runtime_s=_given("--runtime", runtime, parse_fio_seconds),
-        ramp_time_s=_given("--ramp-time", ramp_time, parse_fio_seconds),
-        offset_bytes=_given("--offset", offset, parse_fio_bytes),
-        offset_increment_bytes=_given("--offset-increment", offset_increment, parse_fio_bytes),
-        size_bytes=None if size is None else _given("--size", size, parse_fio_bytes),
+        runtime_s=given("--runtime", runtime, parse_fio_seconds),
+        ramp_time_s=given("--ramp-time", ramp_time, parse_fio_seconds),
+        offset_bytes=given("--offset", offset, parse_fio_bytes),
+        offset_increment_bytes=given("--offset-increment", offset_increment, parse_fio_bytes),
+        size_bytes=None if size is None else given("--size", size, parse_fio_bytes),
         rwmixread=rwmixread,
         fsync=fsync,
         number_ios=number_ios,
@@ -253,120 +252,3 @@ def replay(
         f"{mean_ns / 1e6:.3f} ms, median {p50_ns / 1e6:.3f} ms, p99 {p99_ns / 1e6:.3f} ms"
     )
     err.print(f"written: {output}", style="dim")
-
-
-@app.command("fit")
-def fit(
-    drive: Drive,
-    results: Annotated[
-        list[Path], typer.Argument(help="results of fio --output-format=json on the real drive")
-    ],
-    output: Annotated[
-        Path | None,
-        typer.Option("--out", help="new file for the fitted drive; NAME-fitted.toml if not given"),
-    ] = None,
-    runtime: Annotated[str, typer.Option(help="virtual time each load is run for")] = "4",
-    error_limit: Annotated[
-        float,
-        typer.Option(min=0.0, help="root mean square error above which nothing is written"),
-    ] = 0.25,
-    force: Annotated[
-        bool, typer.Option("--force", help="write the drive however large the error is")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Fit a drive's free parameters to fio results; say what is left over, and what the results
-    cannot determine.
-    """
-    from headrace.catalog import entry
-    from headrace.drives import fit_drive, parse_fio_seconds
-    from headrace.drives.fitted_file import write_fitted
-    from headrace.records.place import check_new_file
-
-    found = entry("drives", drive)
-    path = output or Path(f"{found.name}-fitted.toml")
-    check_new_file(path, "--out")  # before the fit, which takes minutes
-    made = fit_drive(
-        found,
-        results,
-        runtime_s=_given("--runtime", runtime, parse_fio_seconds),
-        progress=lambda text: err.print(text, style="dim"),
-    )
-    written = force or made.rms_error <= error_limit
-    if written:
-        write_fitted(found, made, results, path)
-    _show_fit(found.name, made, path if written else None, as_json)
-    if not written:
-        err.print(
-            f"not written: the error of {made.rms_error:.1%} is above {error_limit:.0%} "
-            "(--error-limit). Choose a table of the same kind of drive, or write it with --force."
-        )
-        raise typer.Exit(int(ExitCode.INVALID_TRIALS))
-    if not as_json:
-        err.print(f"written: {path}", style="dim")
-
-
-def _show_fit(drive: str, made: Fit, file: Path | None, as_json: bool) -> None:
-    """Print a fit, and the file that was written."""
-    from dataclasses import asdict
-
-    if as_json:
-        values = {
-            "parameters": [asdict(each) for each in made.parameters],
-            "residuals": [asdict(each) for each in made.residuals],
-        }
-        typer.echo(
-            json.dumps(
-                {
-                    "drive": drive,
-                    "file": None if file is None else str(file),
-                    "rms_error": made.rms_error,
-                    "cross_error": made.cross_error,
-                    **values,
-                },
-                indent=1,
-            )
-        )
-    else:
-        out.print(_parameters(drive, made))
-        out.print(_residuals(made))
-        cross = made.cross_error
-        rest = "" if cross is None else f"; on results that took no part {cross:.1%}"
-        out.print(f"root mean square error {made.rms_error:.1%}{rest}")
-
-
-def _parameters(drive: str, made: Fit) -> TextTable:
-    from headrace.report.text_table import TextTable
-
-    table = TextTable("parameter", "before", "fitted", "standard error", "", title=drive)
-    for each in made.parameters:
-        error = "" if each.error is None else f"{each.error:.3g}"
-        table.add_row(
-            each.name,
-            f"{each.before:.4g}",
-            f"{each.value:.4g}" if each.determined else "not determined",
-            error,
-            each.why,
-        )
-    return table
-
-
-def _residuals(made: Fit) -> TextTable:
-    """Return what is left over of each result."""
-    from headrace.report.text_table import TextTable
-
-    table = TextTable("job", "quantity")
-    for heading in ("measured", "before", "fitted", "error", "error, not fitted to it"):
-        table.add_column(heading, justify="right")
-    for each in made.residuals:
-        crossed = "" if each.left_out is None else f"{each.left_out / each.measured - 1:+.1%}"
-        table.add_row(
-            each.job,
-            each.quantity,
-            f"{each.measured:.4g}",
-            f"{each.before:.4g}",
-            f"{each.fitted:.4g}",
-            f"{each.fitted / each.measured - 1:+.1%}",
-            crossed,
-        )
-    return table

@@ -1,4 +1,4 @@
-"""Learns a drive from itself: reads, what follows from their times, and a drive file.
+"""Learns a drive from itself: requests, what follows from their times, and a drive file.
 
 The script runs on a block device, or on a model in virtual time (`modelled_device`), so that tests
 can learn drives whose values they know.
@@ -21,7 +21,7 @@ from headrace.drives.learning.disk import learn_disk
 from headrace.drives.learning.flash import learn_flash
 from headrace.drives.learning.loads import (
     LoadResult,
-    ReadLoad,
+    ScriptLoad,
     check_of,
     modelled_loads,
     run_load,
@@ -35,7 +35,7 @@ __all__ = [
     "LoadCheck",
     "LoadResult",
     "NotLearntError",
-    "ReadLoad",
+    "ScriptLoad",
     "Unknown",
     "block_device",
     "check_of",
@@ -60,9 +60,10 @@ def kind_of(device: LearntDevice) -> Kind:
 def learn_drive(
     device: LearntDevice, *, name: str, seconds: float, kind: Kind | None, say: Say
 ) -> LearntDrive:
-    """Learn a drive by reads that take about `seconds`, and return its table with the evidence.
+    """Learn a drive by requests that take about `seconds`, and return its table with the evidence.
 
-    Raises NotLearntError if it does not answer as a drive of its kind.
+    They are reads, and writes if the device was opened for them. Raises NotLearntError if it does
+    not answer as a drive of its kind.
     """
     begun_s = device.elapsed_s
     found = kind or kind_of(device)
@@ -70,5 +71,5 @@ def learn_drive(
     learnt = learn(device, seconds=seconds, say=say)
     learnt.table["name"] = name
     learnt.seconds = device.elapsed_s - begun_s
-    learnt.read_bytes = device.read_bytes
+    learnt.read_bytes, learnt.written_bytes = device.read_bytes, device.written_bytes
     return learnt

@@ -5,70 +5,33 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace._core import SECTOR_BYTES, TimedBlockDevice, TimedModel
-from headrace.errors import FileProblem, HeadraceError, MissingError, StudyError
+from headrace.drives.learning.traffic import DiskCounters, DiskSums, OtherTraffic, others_in
+from headrace.errors import FileProblem, HeadraceError, MissingError, RefusedError, StudyError
 from headrace.scenario import Table
-from headrace.system import block_queue, devices
+from headrace.system import block_queue, devices, signatures
 
 UNIT = 8
 """Sectors of the smallest request: 4 KiB, the sector of current drives."""
 CHUNK = 256
 """Requests of one call of the core, between which a signal is handled."""
 WITHOUT_LIMIT_NS = 1 << 62
+READ, WRITE, WRITE_THROUGH = 0, 1, 2
+"""Kinds of request; the last one is done when the data are on the medium."""
+EDGE_SECTORS = (2 << 20) // SECTOR_BYTES
+"""Sectors at both ends that are never written, so that the device stays blank for those who look
+for what it holds."""
 
 Times = npt.NDArray[np.float64]
-
-
-class Timed(Protocol):
-    """What runs scripts: `TimedBlockDevice` or `TimedModel`."""
-
-    def capacity_bytes(self) -> int: ...
-
-    def run(
-        self,
-        write: Sequence[bool],
-        sector: Sequence[int],
-        sectors: Sequence[int],
-        wait_ns: Sequence[int],
-        depth: int,
-        limit_ns: int,
-    ) -> bytes: ...
-
-
-class PromptBlockDevice:
-    """A block device whose requests are issued without waiting for other programs' CPU time, where
-    the user may have such a priority."""
-
-    def __init__(self, path: Path) -> None:
-        self._device = TimedBlockDevice(path, False)
-
-    def capacity_bytes(self) -> int:
-        return self._device.capacity_bytes()
-
-    def run(
-        self,
-        write: Sequence[bool],
-        sector: Sequence[int],
-        sectors: Sequence[int],
-        wait_ns: Sequence[int],
-        depth: int,
-        limit_ns: int,
-    ) -> bytes:
-        with contextlib.suppress(PermissionError):
-            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-        try:
-            return self._device.run(write, sector, sectors, wait_ns, depth, limit_ns)
-        finally:
-            with contextlib.suppress(PermissionError):
-                os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 @dataclass(frozen=True)
@@ -87,10 +50,31 @@ class RequestTimes:
         return len(self.start_s)
 
 
+@contextmanager
+def _prompt() -> Generator[None]:
+    """Run without waiting for other programs' CPU time, where the user may have such a priority."""
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(PermissionError):
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
 class LearntDevice:
     """A drive with the clock and the random numbers of its script."""
 
-    def __init__(self, timed: Timed, *, name: str, seed: int = 0, queue_depth: int = 32) -> None:
+    def __init__(
+        self,
+        timed: TimedBlockDevice | TimedModel,
+        *,
+        name: str,
+        seed: int = 0,
+        queue_depth: int = 32,
+        writable: bool = False,
+        counters: DiskCounters | None = None,
+    ) -> None:
         self.name = name
         self.capacity_bytes = timed.capacity_bytes()
         self.queue_depth = queue_depth
@@ -99,12 +83,26 @@ class LearntDevice:
         self.elapsed_s = 0.0
         """Time of the drive's clock."""
         self.read_bytes = 0
+        self.written_bytes = 0
+        self.writable = writable
+        self.flushes = isinstance(timed, TimedBlockDevice)
+        """Whether a write through the cache may be a write and a flush: the kernel decides."""
+        self.region: tuple[int, int] = (0, self.capacity_sectors)
+        """Sectors where loads and random reads are."""
         self._timed = timed
+        self._disk = counters
+        self._issued = DiskSums()
+        self._seen = counters.read() if counters is not None else None
 
     @property
     def capacity_sectors(self) -> int:
         """Return the capacity in sectors, whole units only."""
         return self.capacity_bytes // SECTOR_BYTES // UNIT * UNIT
+
+    @property
+    def traffic_seen(self) -> bool:
+        """Return whether requests of other programs would be seen."""
+        return self._seen is not None or isinstance(self._timed, TimedModel)
 
     def reads(
         self,
@@ -117,9 +115,39 @@ class LearntDevice:
     ) -> RequestTimes:
         """Read in this order with `depth` requests in flight. `wait_s`: pause before each. No
         request starts after `limit_s`, so there may be fewer timings."""
+        return self._requests(READ, sector, sectors, wait_s, depth, limit_s)
+
+    def writes(
+        self,
+        sector: Sequence[int],
+        sectors: int | Sequence[int] = UNIT,
+        *,
+        wait_s: float | Sequence[float] = 0.0,
+        depth: int = 1,
+        limit_s: float | None = None,
+        through: bool = False,
+    ) -> RequestTimes:
+        """Write like `reads` reads; `through`: each write is done when it is on the medium."""
+        last = self.capacity_sectors - EDGE_SECTORS
+        lengths = [sectors] * len(sector) if isinstance(sectors, int) else sectors
+        ends = zip(sector, lengths, strict=True)
+        if not self.writable or any(at < EDGE_SECTORS or at + length > last for at, length in ends):
+            raise ValueError(f"{self.name} must not be written there")
+        op = WRITE_THROUGH if through else WRITE
+        return self._requests(op, sector, sectors, wait_s, depth, limit_s)
+
+    def _requests(
+        self,
+        op: int,
+        sector: Sequence[int],
+        sectors: int | Sequence[int],
+        wait_s: float | Sequence[float],
+        depth: int,
+        limit_s: float | None,
+    ) -> RequestTimes:
         count = len(sector)
         lengths = [sectors] * count if isinstance(sectors, int) else list(sectors)
-        waits = [wait_s] * count if isinstance(wait_s, (int, float)) else list(wait_s)
+        waits = [float(wait_s)] * count if isinstance(wait_s, (int, float)) else list(wait_s)
         until_s = None if limit_s is None else self.elapsed_s + limit_s
         step = CHUNK if depth == 1 else max(count, 1)
         parts: list[Times] = []
@@ -128,45 +156,107 @@ class LearntDevice:
             if left_s is not None and left_s <= 0:
                 break
             chunk = slice(first, first + step)
-            made = self._timed.run(
-                [False] * len(sector[chunk]),
-                [int(each) for each in sector[chunk]],
-                lengths[chunk],
-                [round(each * 1e9) for each in waits[chunk]],
-                depth,
-                WITHOUT_LIMIT_NS if left_s is None else round(left_s * 1e9),
-            )
-            times = np.frombuffer(made, np.uint64).astype(np.float64).reshape(-1, 2) * 1e-9
+            times = self._run(op, sector[chunk], lengths[chunk], waits[chunk], depth, left_s)
             parts.append(times)
-            if len(times):
-                self.elapsed_s = float(times[:, 1].max())
-            self.read_bytes += sum(lengths[chunk][: len(times)]) * SECTOR_BYTES
         times = np.concatenate(parts) if parts else np.empty((0, 2))
         return RequestTimes(times[:, 0], times[:, 1])
 
+    def _run(
+        self,
+        op: int,
+        sector: Sequence[int],
+        sectors: list[int],
+        wait_s: list[float],
+        depth: int,
+        left_s: float | None,
+    ) -> Times:
+        prompt = (
+            _prompt() if isinstance(self._timed, TimedBlockDevice) else contextlib.nullcontext()
+        )
+        with prompt:
+            made = self._timed.run(
+                [op] * len(sector),
+                [int(each) for each in sector],
+                sectors,
+                [round(each * 1e9) for each in wait_s],
+                depth,
+                WITHOUT_LIMIT_NS if left_s is None else round(left_s * 1e9),
+            )
+        times = np.frombuffer(made, np.uint64).astype(np.float64).reshape(-1, 2) * 1e-9
+        if len(times):
+            self.elapsed_s = float(times[:, 1].max())
+        moved = sum(sectors[: len(times)])
+        if op == READ:
+            self.read_bytes += moved * SECTOR_BYTES
+            self._issued += DiskSums(len(times), moved, 0)
+        else:
+            self.written_bytes += moved * SECTOR_BYTES
+            self._issued += DiskSums(len(times), 0, moved)
+        return times
+
+    def take_idle(self, pause_s: float) -> None:
+        """Leave the drive alone: it empties its caches meanwhile."""
+        self.reads([self.region[0]], wait_s=pause_s)
+
     def random_sectors(self, count: int, sectors: int = UNIT) -> list[int]:
-        """Return random places of requests of that length anywhere on the drive."""
-        places = self.capacity_sectors // sectors
-        return [int(place) * sectors for place in self.random.integers(0, places, count)]
+        """Return random places of requests of that length anywhere in the region."""
+        first, end = self.region
+        return self.places_in(first, end, count, sectors)
+
+    def writable_sectors(self, count: int, sectors: int = UNIT) -> list[int]:
+        """Return random places of writes of that length in the region, without the edges."""
+        return self.places_in(*self.writable_region, count, sectors)
+
+    @property
+    def writable_region(self) -> tuple[int, int]:
+        """Return the sectors of the region that may be written."""
+        last = self.capacity_sectors - EDGE_SECTORS
+        return max(self.region[0], EDGE_SECTORS), min(self.region[1], last)
+
+    def places_in(self, first: int, end: int, count: int, sectors: int) -> list[int]:
+        """Return random places of requests of that length between two sectors."""
+        low, high = -(-first // sectors), max(end // sectors, -(-first // sectors) + 1)
+        return [int(place) * sectors for place in self.random.integers(low, high, count)]
+
+    def take_others(self, part: str) -> OtherTraffic | None:
+        """Return the requests of other programs since the last call; None if none were seen."""
+        issued, self._issued = self._issued, DiskSums()
+        now = self._disk.read() if self._disk is not None else None
+        before, self._seen = self._seen, now
+        if now is None or before is None:
+            return None
+        return others_in(part, now - before, issued)
 
 
-def modelled_device(table: Table, *, seed: int = 0, script_seed: int = 0) -> LearntDevice:
+def modelled_device(
+    table: Table, *, seed: int = 0, script_seed: int = 0, writable: bool = False
+) -> LearntDevice:
     """Return the model of a drive that is full of data, in virtual time."""
     queue = cast("Table", table.get("queue", {}))
     depth = int(cast("int", queue.get("depth") or table.get("queue_depth") or 32))
     timed = TimedModel(json.dumps(table), seed, True)
     name = str(table["name"])
-    return LearntDevice(timed, name=name, seed=script_seed, queue_depth=min(depth, 128))
+    return LearntDevice(
+        timed, name=name, seed=script_seed, queue_depth=min(depth, 128), writable=writable
+    )
 
 
-def block_device(path: Path, *, seed: int = 0) -> LearntDevice:
-    """Open a block device for reads past the page cache. Raises MissingError without the right to
-    read it, StudyError if it is no block device."""
+def block_device(path: Path, *, seed: int = 0, writable: bool = False) -> LearntDevice:
+    """Open a block device for requests past the page cache.
+
+    `writable`: for writes, too, which nothing else may use or have data on. Raises MissingError
+    without the right to read it, StudyError if it is no block device, RefusedError if it must not
+    be written.
+    """
     if not path.exists() or not path.is_block_device():
         what = "not found" if not path.exists() else "is no block device"
         raise _refused(path, what, "a block device, such as /dev/sdb")
+    if writable:
+        _check_unused(path)
     try:
-        timed = PromptBlockDevice(path)
+        timed = TimedBlockDevice(path, writable)
+        if writable:  # again, now that no one else can claim it
+            _check_empty(path)
     except OSError as error:  # of the core: without `errno`, with the kernel's words
         if isinstance(error, PermissionError):
             given = "a container or virtual machine must be given the device"
@@ -183,7 +273,40 @@ def block_device(path: Path, *, seed: int = 0) -> LearntDevice:
     if timed.capacity_bytes() < 64 << 20:
         raise _refused(path, f"has {timed.capacity_bytes()} bytes", "64 MiB or more")
     depth = min(depth or 32, 128)
-    return LearntDevice(timed, name=str(path), seed=seed, queue_depth=depth)
+    return LearntDevice(
+        timed,
+        name=str(path),
+        seed=seed,
+        queue_depth=depth,
+        writable=writable,
+        counters=DiskCounters(path),
+    )
+
+
+def _check_unused(path: Path) -> None:
+    """Raise RefusedError if something uses a device, or if it holds anything."""
+    try:
+        users = signatures.holders(path)
+    except OSError as error:
+        raise MissingError(f"{path}: {error.strerror}", hint="run it as root") from None
+    if users:
+        raise RefusedError(
+            f"{path} is in use: {'; '.join(users)}", hint="name one that nothing uses"
+        )
+    try:
+        _check_empty(path)
+    except PermissionError:
+        return  # what opens it says so
+
+
+def _check_empty(path: Path) -> None:
+    holds = signatures.contents(path)
+    if holds:
+        raise RefusedError(
+            f"{path} is not empty: it holds {holds}",
+            hint=f"learn it without --write-to, or, if that may be lost, empty it: "
+            f"wipefs --all {path} and zeros in its first and last MiB",
+        )
 
 
 def _refused(path: Path, what: str, allowed: str) -> StudyError:

@@ -17,9 +17,10 @@ from headrace.drives.learning.buffering import (
     learn_segments,
 )
 from headrace.drives.learning.device import UNIT, LearntDevice, Say
+from headrace.drives.learning.disk_writes import learn_disk_writes
 from headrace.drives.learning.loads import (
     LoadResult,
-    ReadLoad,
+    ScriptLoad,
     check_of,
     modelled_loads,
     run_load,
@@ -35,6 +36,7 @@ from headrace.drives.learning.rotation import (
 )
 from headrace.drives.learning.seeks import (
     Cylinders,
+    SeekPoint,
     distances,
     learn_overhead,
     learn_seeks,
@@ -45,8 +47,9 @@ from headrace.drives.learning.values import LearntDrive, Unknown
 from headrace.scenario import Table
 
 WRITES_UNKNOWN = (
-    ("seek_write, write_settle_ms", "nothing was written: writes seek like reads"),
+    ("write_settle_ms", "nothing was written: writes seek like reads"),
     ("buffer.write_cache_bytes", "nothing was written: the default of the model holds"),
+    ("destage rate", "nothing was written"),
 )
 DEPTHS = (1, 2, 4, 8, 16, 32)
 
@@ -57,10 +60,15 @@ class ScriptShares:
 
     seeks: float = 0.4
     queue: float = 0.34
+    writes: float = 0.4
+    """Of the whole time, when writes are allowed; reads have the rest."""
 
 
 def learn_disk(device: LearntDevice, *, seconds: float, say: Say) -> LearntDrive:
-    """Learn a disk by reads. Raises NotLearntError if it does not answer as a disk."""
+    """Learn a disk by reads, and by writes if the device may be written. Raises NotLearntError if
+    it does not answer as a disk."""
+    write_s = seconds * ScriptShares.writes if device.writable else 0.0
+    seconds -= write_s
     learnt = LearntDrive()
     begun_s = device.elapsed_s
     table = learnt.table
@@ -76,18 +84,26 @@ def learn_disk(device: LearntDevice, *, seconds: float, say: Say) -> LearntDrive
         "descending reads",
         rpm * rotation.error_s / rotation.turn_s,
     )
+    learnt.end_part("rotation", device.take_others("rotation"))
     say("tracks and zones")
     hits = learn_hits(device, rotation.turn_s, repeats=25)
     places = int(min(max(seconds / 5, 8), 48))
     cylinders = _geometry(device, rotation, hits, learnt, places=places)
+    learnt.end_part("tracks and zones", device.take_others("tracks and zones"))
     say("overheads and buffer")
     _buffer(device, rotation, hits, cylinders, learnt)
     least_s = _overheads(device, rotation, hits, learnt, cylinders)
+    learnt.end_part("overheads and buffer", device.take_others("overheads and buffer"))
     say("seek curve")
-    _seeks(device, rotation, cylinders, learnt, least_s, seconds * ScriptShares.seeks)
+    points = _seeks(device, rotation, cylinders, learnt, least_s, seconds * ScriptShares.seeks)
     _possible(table)
+    learnt.end_part("seek curve", device.take_others("seek curve"))
     left_s = max(seconds - (device.elapsed_s - begun_s), 0.1 * seconds)
     _queue(device, learnt, min(left_s, seconds * ScriptShares.queue), say)
+    learnt.end_part("queue", device.take_others("queue"))
+    if device.writable:
+        learn_disk_writes(device, learnt, rotation, cylinders, points, seconds=write_s, say=say)
+        return learnt
     for name, why in WRITES_UNKNOWN:
         learnt.unknown.append(Unknown(name, why))
     return learnt
@@ -226,8 +242,8 @@ def _seeks(
     learnt: LearntDrive,
     least_s: float,
     limit_s: float,
-) -> None:
-    """Learn the seek curve."""
+) -> list[SeekPoint]:
+    """Learn the seek curve; return its points."""
     wanted = distances(cylinders.count, 22)
     points = learn_seeks(device, rotation, cylinders, wanted, limit_s=limit_s)
     error_s = float(np.mean([point.error_s for point in points]))
@@ -244,6 +260,7 @@ def _seeks(
     for name, at in (("one cylinder", 0), ("a third", middle), ("the whole drive", -1)):
         learnt.add(f"seek over {name}", times_ms[at], "ms", how, points[at].error_s * 1e3)
     learnt.add("error of the seek curve", left_s * 1e3, "ms", "its points")
+    return points
 
 
 def _possible(table: Table) -> None:
@@ -265,9 +282,9 @@ def _possible(table: Table) -> None:
 def _queue(device: LearntDevice, learnt: LearntDrive, limit_s: float, say: Say) -> None:
     """Learn how the disk reorders commands, and compare the loads with the model."""
     depths = [depth for depth in DEPTHS if depth <= device.queue_depth]
-    measured: dict[ReadLoad, LoadResult] = {}
+    measured: dict[ScriptLoad, LoadResult] = {}
     for depth in depths:
-        load = ReadLoad(UNIT, depth)
+        load = ScriptLoad(UNIT, depth)
         say(f"random reads at depth {depth}")
         measured[load] = run_load(device, load, limit_s=limit_s / len(depths))
     learnt.table["queue"] = {"depth": device.queue_depth, "reordering": 0.0, "age_limit_ms": 1000.0}

@@ -18,7 +18,8 @@ def write_learnt(learnt: LearntDrive, path: Path, *, device: str, date: str) -> 
     """Write the drive file. Raises StudyError if it cannot be written."""
     learnt.table["name"] = path.stem
     document = tomlkit.document()
-    about = f"learnt by reads of {device} on {date}"
+    what = "reads and writes" if learnt.written_bytes else "reads"
+    about = f"learnt by {what} of {device} on {date}"
     document["kind"], document["name"], document["about"] = (
         learnt.table["kind"],
         learnt.table["name"],
@@ -82,7 +83,8 @@ def _source(key: str, known: dict[str, LearntValue], learnt: LearntDrive, about:
         error = (
             "" if value.error is None else f" (± {value.error:.2g} {value.unit})".replace(" )", ")")
         )
-        return f"{about}: {value.how}{error}"
+        doubt = "; doubtful: other programs used the drive" if value.doubtful else ""
+        return f"{about}: {value.how}{error}{doubt}"
     for unknown in learnt.unknown:
         if key in unknown.name or key.split(".")[-1] in unknown.name.replace(",", " ").split():
             return f"assumption: {unknown.why}"

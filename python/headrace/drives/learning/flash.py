@@ -15,9 +15,15 @@ import numpy.typing as npt
 from scipy.optimize import least_squares
 
 from headrace.drives.learning.device import UNIT, LearntDevice, Say
+from headrace.drives.learning.flash_writes import (
+    SETTLED_S,
+    Filled,
+    fill_region,
+    learn_flash_writes,
+)
 from headrace.drives.learning.loads import (
     LoadResult,
-    ReadLoad,
+    ScriptLoad,
     check_of,
     modelled_loads,
     run_load,
@@ -42,6 +48,16 @@ FITTED = (
 MOST_ERROR = 0.5
 """Standard error of a logarithm; above it a value is not determined."""
 
+WRITES_SHARE = 0.25
+"""Of the time, when writes are allowed."""
+FILL_SHARE = 0.2
+"""Of the time, for the writes in order that reads need."""
+WRITES_UNKNOWN = (
+    ("write_buffer_bytes, flash.program_us", "nothing was written: ten reads of the flash"),
+    ("controller.write_overhead_us, write_iops_max", "nothing was written: those of reads"),
+    ("spare_ratio, slc_cache, garbage_collection", "nothing was written: the model's defaults"),
+)
+
 Values = npt.NDArray[np.float64]
 
 
@@ -63,30 +79,39 @@ class FlashFit:
     error: float
 
 
-Measured = dict[ReadLoad, LoadResult]
+Measured = dict[ScriptLoad, LoadResult]
 
 
-def loads_of(queue_depth: int) -> list[ReadLoad]:
+def loads_of(queue_depth: int) -> list[ScriptLoad]:
     """Return the loads of the script."""
     depths = [depth for depth in DEPTHS if depth <= queue_depth]
     deep = min(16, queue_depth)
-    by_depth = [ReadLoad(UNIT, depth) for depth in depths]
-    by_size = [ReadLoad(sectors, 1) for sectors in (16, 64, 256, 1024)]
+    by_depth = [ScriptLoad(UNIT, depth) for depth in depths]
+    by_size = [ScriptLoad(sectors, 1) for sectors in (16, 64, 256, 1024)]
     large = [
-        ReadLoad(16, 8),
-        ReadLoad(64, deep),
-        ReadLoad(256, deep),
-        ReadLoad(1024, min(8, queue_depth)),
+        ScriptLoad(16, 8),
+        ScriptLoad(64, deep),
+        ScriptLoad(256, deep),
+        ScriptLoad(1024, min(8, queue_depth)),
     ]
-    ordered = [ReadLoad(UNIT, 1, sequential=True), ReadLoad(256, 1, sequential=True)]
+    ordered = [ScriptLoad(UNIT, 1, sequential=True), ScriptLoad(256, 1, sequential=True)]
     return list(dict.fromkeys([*by_depth, *by_size, *large, *ordered]))
 
 
 def learn_flash(
     device: LearntDevice, *, seconds: float, say: Say, at_most: int = 60_000
 ) -> LearntDrive:
-    """Learn an SSD by reads."""
+    """Learn an SSD by reads, and by writes if the device may be written."""
     learnt = LearntDrive()
+    write_s = seconds * WRITES_SHARE if device.writable else 0.0
+    filled: Filled | None = None
+    if device.writable:
+        say("writes in order")
+        # Reads of what was never written would not need the flash.
+        filled = fill_region(device, limit_s=FILL_SHARE * seconds)
+        device.take_idle(SETTLED_S)
+        learnt.end_part("writes in order", device.take_others("writes in order"))
+        seconds -= write_s + FILL_SHARE * seconds
     # The kernel queues what the drive does not: a short queue shows its limits, too.
     loads = loads_of(max(device.queue_depth, 32))
     measured: Measured = {}
@@ -101,6 +126,11 @@ def learn_flash(
     modelled = modelled_loads(learnt.table, measured, requests=8000, seed=5)
     for (load, result), model in zip(measured.items(), modelled, strict=True):
         learnt.checks.append(check_of(load, result, model))
+    learnt.end_part("reads", device.take_others("reads"))
+    if filled is not None:
+        learn_flash_writes(device, learnt, filled, seconds=write_s, say=say)
+    else:
+        learnt.unknown += [Unknown(name, why) for name, why in WRITES_UNKNOWN]
     return learnt
 
 
@@ -138,7 +168,7 @@ def table_of(device: LearntDevice, layout: FlashLayout, logs: Values) -> Table:
 
 def _start(measured: Measured) -> Values:
     """Return values to begin with, from single latencies and the greatest rates."""
-    one = measured[ReadLoad(UNIT, 1)]
+    one = measured[ScriptLoad(UNIT, 1)]
     rate = max(result.iops * load.sectors * 512 for load, result in measured.items())
     iops = max(result.iops for result in measured.values())
     return np.log(
@@ -168,7 +198,7 @@ def _fit(
     device: LearntDevice, layout: FlashLayout, start: Values, measured: Measured, evaluations: int
 ) -> FlashFit:
     """Return the values with which the model of a layout meets the loads best."""
-    one_us = measured[ReadLoad(UNIT, 1)].p50_s * 1e6
+    one_us = measured[ScriptLoad(UNIT, 1)].p50_s * 1e6
     low = np.log([0.02 * one_us, 100.0, 0.02 * one_us, 1e6, 1e6])
     high = np.log([1.1 * one_us, 2e7, 1.1 * one_us, 1e11, 1e11])
 
@@ -222,8 +252,8 @@ def _best(device: LearntDevice, measured: Measured, say: Say) -> FlashFit:
 def _page_units(measured: Measured) -> int:
     """Return the units of a page: reads in order find all but the first of a page in its die's
     register."""
-    random = measured[ReadLoad(UNIT, 1)]
-    ordered = measured[ReadLoad(UNIT, 1, sequential=True)]
+    random = measured[ScriptLoad(UNIT, 1)]
+    ordered = measured[ScriptLoad(UNIT, 1, sequential=True)]
     if ordered.p50_s > 0.93 * random.p50_s:
         return 1 if ordered.iops < 1.1 * random.iops else 2
     # A page costs one slow read, and fast ones for the rest of it.
@@ -234,7 +264,7 @@ def _page_units(measured: Measured) -> int:
 
 def _report(device: LearntDevice, learnt: LearntDrive, measured: Measured, best: FlashFit) -> None:
     """Add the values with their uncertainty."""
-    one = measured[ReadLoad(UNIT, 1)]
+    one = measured[ScriptLoad(UNIT, 1)]
     learnt.add("latency of a read of 4 KiB", one.p50_s * 1e6, "µs", "depth 1")
     here = _misfits(device, best.layout, best.logs, measured)
     columns: list[Values] = []
@@ -260,9 +290,3 @@ def _report(device: LearntDevice, learnt: LearntDrive, measured: Measured, best:
     learnt.add("flash.channels", layout.channels, "", how)
     learnt.add("page", layout.page_units * UNIT * 512, "B", "reads in order")
     learnt.add("error of the model", 100 * best.error, "%", "all loads, and the model")
-    for name, why in (
-        ("write_buffer_bytes, flash.program_us", "nothing was written: ten reads of the flash"),
-        ("controller.write_overhead_us, write_iops_max", "nothing was written: those of reads"),
-        ("spare_ratio, slc_cache, garbage_collection", "nothing was written: the model's defaults"),
-    ):
-        learnt.unknown.append(Unknown(name, why))

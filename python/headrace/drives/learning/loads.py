@@ -1,4 +1,4 @@
-"""Loads of the script: random reads of one size at one depth, as measured and as modelled."""
+"""Loads of the script: requests of one size at one depth, as measured and as modelled."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ QUEUE_TURNS = 4
 
 
 @dataclass(frozen=True)
-class ReadLoad:
-    """Random or sequential reads in a closed loop."""
+class ScriptLoad:
+    """Random or sequential reads or writes in a closed loop."""
 
     sectors: int
     depth: int
@@ -26,13 +26,15 @@ class ReadLoad:
     """Part of the drive where the region, and a sequential load, begins."""
     last: float = 1.0
     """Part of the drive where the region ends."""
+    write: bool = False
 
     @property
     def name(self) -> str:
         """Return the load in words."""
         order = "sequential" if self.sequential else "random"
         where = "" if (self.first, self.last) == (0.0, 1.0) else f" in {self.first:g}–{self.last:g}"
-        return f"{order} {self.sectors / 2:g} KiB at depth {self.depth}{where}"
+        what = " writes" if self.write else ""
+        return f"{order} {self.sectors / 2:g} KiB{what} at depth {self.depth}{where}"
 
 
 @dataclass(frozen=True)
@@ -46,23 +48,30 @@ class LoadResult:
 
 
 def run_load(
-    device: LearntDevice, load: ReadLoad, *, limit_s: float, at_most: int = 100_000
+    device: LearntDevice, load: ScriptLoad, *, limit_s: float, at_most: int = 100_000
 ) -> LoadResult:
     """Run a load on a device until `limit_s` or so many requests are over."""
     unit = load.sectors
-    low = int(device.capacity_sectors * load.first) // unit
-    high = max(int(device.capacity_sectors * load.last) // unit, low + 1)
+    first, last = device.writable_region if load.write else device.region
+    low = -(-(first + int((last - first) * load.first)) // unit)
+    high = max((first + int((last - first) * load.last)) // unit, low + 1)
     count = at_most + QUEUE_TURNS * load.depth
     if load.sequential:
         sector = [(low + at % (high - low)) * unit for at in range(count)]
     else:
         sector = [int(place) * unit for place in device.random.integers(low, high, count)]
-    return result_of(device.reads(sector, unit, depth=load.depth, limit_s=limit_s), load.depth)
+    run = device.writes if load.write else device.reads
+    timings = run(sector, unit, depth=load.depth, limit_s=limit_s)
+    return result_of(timings, load.depth, len(timings) // 2 if load.write else 0)
 
 
-def result_of(timings: RequestTimes, depth: int) -> LoadResult:
-    """Return the statistics of a closed loop, without its first requests."""
+def result_of(timings: RequestTimes, depth: int, skipped: int = 0) -> LoadResult:
+    """Return the statistics of a closed loop, without its first requests.
+
+    Writes fill caches first: half of them are `skipped`.
+    """
     ramp = QUEUE_TURNS * depth if len(timings) > 2 * QUEUE_TURNS * depth else 0
+    ramp = max(ramp, skipped)
     end_s = np.sort(timings.end_s)
     steady_s = end_s[ramp : len(end_s) - depth + 1] if len(end_s) > ramp + 2 * depth else end_s
     response_s = timings.response_s[ramp:]
@@ -76,14 +85,14 @@ def result_of(timings: RequestTimes, depth: int) -> LoadResult:
 
 
 def modelled_loads(
-    table: Table, loads: Iterable[ReadLoad], *, requests: int, seed: int = 1
+    table: Table, loads: Iterable[ScriptLoad], *, requests: int, seed: int = 1
 ) -> list[LoadResult]:
     """Run loads, one after the other, on the model of a drive that holds data."""
-    device = modelled_device(table, seed=seed, script_seed=seed)
+    device = modelled_device(table, seed=seed, script_seed=seed, writable=True)
     return [run_load(device, load, limit_s=1e6, at_most=requests) for load in loads]
 
 
-def check_of(load: ReadLoad, measured: LoadResult, modelled: LoadResult) -> LoadCheck:
+def check_of(load: ScriptLoad, measured: LoadResult, modelled: LoadResult) -> LoadCheck:
     """Return a measured load beside the modelled one."""
     return LoadCheck(
         load.name,

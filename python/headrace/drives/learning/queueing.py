@@ -11,7 +11,7 @@ from typing import cast
 
 import numpy as np
 
-from headrace.drives.learning.loads import LoadResult, ReadLoad, modelled_loads
+from headrace.drives.learning.loads import LoadResult, ScriptLoad, modelled_loads
 from headrace.scenario import Table
 
 REORDERINGS = tuple(each / 20 for each in range(21))
@@ -53,7 +53,7 @@ def misfit(measured: LoadResult, modelled: LoadResult) -> float:
 
 
 def learn_reordering(
-    table: Table, measured: dict[ReadLoad, LoadResult], say: Callable[[str], None]
+    table: Table, measured: dict[ScriptLoad, LoadResult], say: Callable[[str], None]
 ) -> Reordering:
     """Return the reordering with which the model meets the measured loads best."""
     loads = [load for load in measured if load.depth > 1]

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.drives.learning.device import UNIT, LearntDevice
 from headrace.drives.learning.rotation import Rotation, Zone
+from headrace.scenario import Table
 
 LATE = 0.04
 """Share of the pairs that may be late for another reason."""
@@ -96,14 +98,24 @@ def learn_seeks(
     wanted: list[int],
     *,
     limit_s: float,
+    write: bool = False,
 ) -> list[SeekPoint]:
-    """Return the least response time by distance, from as many pairs as the time allows."""
+    """Return the least response time by distance, from as many pairs as the time allows.
+
+    `write`: of writes that are done when they are on the medium.
+    """
     found: dict[int, list[float]] = {distance: [] for distance in wanted}
     until_s = device.elapsed_s + limit_s
     while device.elapsed_s < until_s:
         for distance in wanted:
             pair = [_pair(device, cylinders, distance) for _ in range(4)]
-            timings = device.reads([sector for both in pair for sector in both])
+            sectors = [sector for both in pair for sector in both]
+            if write:
+                low, high = device.writable_region
+                inside = [min(max(each, low), high - UNIT) for each in sectors]
+                timings = device.writes(inside, through=True)
+            else:
+                timings = device.reads(sectors)
             found[distance] += [float(each) for each in timings.response_s[1::2]]
     return [_point(distance, np.asarray(times_s), rotation) for distance, times_s in found.items()]
 
@@ -188,3 +200,14 @@ def table_curve(points: list[SeekPoint], overhead_s: float) -> dict[str, object]
         "distance_cylinders": [each.distance for each in points],
         "time_ms": [float(each) for each in rising],
     }
+
+
+def seek_ms(curve: Table, distance: int) -> float:
+    """Return the time of a seek on a curve that was learnt."""
+    if curve["curve"] == "table":
+        distances = cast("list[int]", curve["distance_cylinders"])
+        return float(np.interp(distance, distances, cast("list[float]", curve["time_ms"])))
+    value = {name: float(cast("float", each)) for name, each in curve.items() if name != "curve"}
+    if distance < value["boundary_cylinders"]:
+        return value["short_base_ms"] + value["short_root_ms"] * distance**0.5
+    return value["long_base_ms"] + value["long_slope_ms"] * distance

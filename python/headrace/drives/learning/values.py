@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.drives.learning.traffic import OtherTraffic
 from headrace.scenario import Table
 
 
@@ -22,6 +23,10 @@ class LearntValue:
     unit: str
     how: str
     """The measurement that it follows from, in a few words."""
+    part: str = ""
+    """The part of the script that found it."""
+    doubtful: bool = False
+    """Other programs used the drive during that part."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +60,23 @@ class LearntDrive:
     checks: list[LoadCheck] = field(default_factory=list[LoadCheck])
     seconds: float = 0.0
     read_bytes: int = 0
+    written_bytes: int = 0
+    others: list[OtherTraffic] = field(default_factory=list[OtherTraffic])
+    """Requests of other programs, by part of the script."""
 
     def add(self, name: str, value: float, unit: str, how: str, error: float | None = None) -> None:
         """Add a value."""
         self.values.append(LearntValue(name, float(value), error, unit, how))
+
+    def end_part(self, part: str, others: OtherTraffic | None) -> None:
+        """End a part of the script; many requests of others make its values doubtful."""
+        if others is not None:
+            self.others.append(others)
+        doubtful = others is not None and others.doubtful
+        self.values = [
+            each if each.part else replace(each, part=part, doubtful=doubtful)
+            for each in self.values
+        ]
 
 
 def standard_error(values: npt.NDArray[np.float64]) -> float:

@@ -1,0 +1,185 @@
+"""`headrace drive fit`: a drive whose free parameters meet measurements of the real drive."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli._console import err, out
+from headrace.cli.drive.modelled import Drive, Json, given
+from headrace.errors import ExitCode, FileProblem, StudyError
+
+if TYPE_CHECKING:
+    from headrace.drives.fitting import Fit
+    from headrace.report.text_table import TextTable
+    from headrace.scenario import Table
+
+app = typer.Typer()
+
+
+def _wrong(option: str, given: str, problem: str, allowed: str) -> StudyError:
+    return StudyError([FileProblem(Path("command line"), 0, option, given, problem, allowed)])
+
+
+@app.command("fit")
+def fit(
+    drive: Drive,
+    results: Annotated[
+        list[Path],
+        typer.Argument(
+            help="of the real drive: results of fio --output-format=json, and traces with "
+            "completions (any that `headrace trace` reads, or CSV with response_ns)"
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--out", help="new file for the fitted drive; NAME-fitted.toml if not given"),
+    ] = None,
+    runtime: Annotated[str, typer.Option(help="virtual time each load is run for")] = "4",
+    seed: Annotated[
+        int, typer.Option(min=0, help="traces: first angle of the platter at the start")
+    ] = 0,
+    angles: Annotated[
+        int, typer.Option(min=1, help="traces: replays with different angles of the platter")
+    ] = 2,
+    raid: Annotated[
+        int | None, typer.Option(help="traces: RAID level of several such drives that served them")
+    ] = None,
+    drives: Annotated[int, typer.Option(min=1, help="traces: drives of the RAID")] = 1,
+    chunk: Annotated[str, typer.Option(help="traces: chunk of the RAID")] = "64k",
+    write_cache: Annotated[
+        str | None,
+        typer.Option(help="of a disk while it was measured: on, off; as in its table if not given"),
+    ] = None,
+    error_limit: Annotated[
+        float,
+        typer.Option(min=0.0, help="root mean square error above which nothing is written"),
+    ] = 0.25,
+    force: Annotated[
+        bool, typer.Option("--force", help="write the drive however large the error is")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Fit a drive's free parameters to fio results and traces; say what is left over, and what they
+    cannot determine.
+    """
+    from headrace.catalog import entry
+    from headrace.drives import fit_drive, parse_fio_seconds
+    from headrace.drives.fitted_file import with_write_cache, write_fitted
+    from headrace.drives.observed_traces import TraceReplay
+    from headrace.records.place import check_new_file
+
+    if write_cache not in (None, "on", "off"):
+        raise _wrong("--write-cache", write_cache, "not a state", "on, off")
+    found = with_write_cache(entry("drives", drive), write_cache)
+    path = output or Path(f"{found.name}-fitted.toml")
+    check_new_file(path, "--out")  # before the fit, which takes minutes
+    made = fit_drive(
+        found,
+        results,
+        runtime_s=given("--runtime", runtime, parse_fio_seconds),
+        replay=TraceReplay(seed=seed, angles=angles, raid=_array(raid, drives, chunk)),
+        progress=lambda text: err.print(text, style="dim"),
+    )
+    written = force or made.rms_error <= error_limit
+    if written:
+        write_fitted(found, made, results, path)
+    _show_fit(found.name, made, path if written else None, as_json)
+    if not written:
+        err.print(
+            f"not written: the error of {made.rms_error:.1%} is above {error_limit:.0%} "
+            "(--error-limit). Choose a table of the same kind of drive, or write it with --force."
+        )
+        raise typer.Exit(int(ExitCode.INVALID_TRIALS))
+    if not as_json:
+        err.print(f"written: {path}", style="dim")
+
+
+def _array(level: int | None, drives: int, chunk: str) -> Table | None:
+    """Return the RAID of the options; None without one."""
+    from headrace.drives import parse_fio_bytes
+
+    if level is None:
+        if drives != 1:
+            raise _wrong("--drives", str(drives), "several drives need --raid", "--raid LEVEL")
+        return None
+    chunk_bytes = given("--chunk", chunk, parse_fio_bytes)
+    return {"level": level, "drives": drives, "chunk_bytes": chunk_bytes}
+
+
+def _show_fit(drive: str, made: Fit, file: Path | None, as_json: bool) -> None:
+    """Print a fit, and the file that was written."""
+    from dataclasses import asdict
+
+    from rich.markup import escape
+
+    if as_json:
+        values = {
+            "parameters": [asdict(each) for each in made.parameters],
+            "residuals": [asdict(each) for each in made.residuals],
+            "demerits": [asdict(each) for each in made.demerits],
+        }
+        typer.echo(
+            json.dumps(
+                {
+                    "drive": drive,
+                    "file": None if file is None else str(file),
+                    "rms_error": made.rms_error,
+                    "cross_error": made.cross_error,
+                    **values,
+                },
+                indent=1,
+            )
+        )
+    else:
+        out.print(_parameters(drive, made))
+        out.print(_residuals(made))
+        for each in made.demerits:
+            out.print(
+                f"{escape(each.trace)}: demerit {each.fitted:.1%} of the mean of "
+                f"{each.mean_ns / 1e6:.3f} ms over {each.requests:,} requests; before "
+                f"{each.before:.1%}"
+            )
+        cross = made.cross_error
+        rest = "" if cross is None else f"; on results that took no part {cross:.1%}"
+        out.print(f"root mean square error {made.rms_error:.1%}{rest}")
+
+
+def _parameters(drive: str, made: Fit) -> TextTable:
+    from headrace.report.text_table import TextTable
+
+    table = TextTable("parameter", "before", "fitted", "standard error", "", title=drive)
+    for each in made.parameters:
+        error = "" if each.error is None else f"{each.error:.3g}"
+        table.add_row(
+            each.name,
+            f"{each.before:.4g}",
+            f"{each.value:.4g}" if each.determined else "not determined",
+            error,
+            each.why,
+        )
+    return table
+
+
+def _residuals(made: Fit) -> TextTable:
+    """Return what is left over of each result."""
+    from headrace.report.text_table import TextTable
+
+    table = TextTable("job", "quantity")
+    for heading in ("measured", "before", "fitted", "error", "error, not fitted to it"):
+        table.add_column(heading, justify="right")
+    for each in made.residuals:
+        crossed = "" if each.left_out is None else f"{each.left_out / each.measured - 1:+.1%}"
+        table.add_row(
+            each.job,
+            each.quantity,
+            f"{each.measured:.4g}",
+            f"{each.before:.4g}",
+            f"{each.fitted:.4g}",
+            f"{each.fitted / each.measured - 1:+.1%}",
+            crossed,
+        )
+    return table

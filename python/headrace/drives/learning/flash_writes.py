@@ -1,0 +1,244 @@
+"""What writes tell of an SSD: buffer, drain, sustained writes, latency of random writes."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from headrace.drives.learning.device import UNIT, LearntDevice, RequestTimes, Say, Times
+from headrace.drives.learning.loads import (
+    LoadResult,
+    ScriptLoad,
+    check_of,
+    modelled_loads,
+    run_load,
+)
+from headrace.drives.learning.values import LearntDrive, Unknown
+from headrace.scenario import Table
+
+PIECE = 256
+"""Sectors of the writes in order."""
+DEPTH = 4
+LARGEST_REGION = (16 << 30) // 512
+PIECES_AT_A_TIME = 4096
+WINDOWS = 40
+FALL = 0.8
+"""Rate after a fall, divided by the one before, above which it is no fall."""
+SETTLED_S = 2.0
+MODEL_PIECES = 3000
+
+
+@dataclass(frozen=True)
+class Filled:
+    """Writes in order into a region that was empty."""
+
+    before: float
+    """Bytes per second at first."""
+    after: float
+    """Bytes per second at the end."""
+    error: float
+    fell_after: int | None
+    """Bytes after which the rate fell; None if it did not."""
+    written: int
+
+
+@dataclass(frozen=True)
+class BufferFill:
+    """Writes after a pause: taken fast, then as fast as the flash is."""
+
+    bytes: int | None
+    drain: float
+    """Bytes per second."""
+
+
+def fill_region(device: LearntDevice, *, limit_s: float) -> Filled:
+    """Write in order, so that reads of the region need the flash; return the rates."""
+    first, last = device.writable_region
+    last = min(last, first + LARGEST_REGION)
+    depth = min(DEPTH, device.queue_depth)
+    until_s = device.elapsed_s + limit_s
+    ends: list[Times] = []
+    at = -(-first // PIECE) * PIECE
+    low = at
+    while at + PIECE <= last and device.elapsed_s < until_s:
+        count = min(PIECES_AT_A_TIME, (last - at) // PIECE)
+        sector = [at + each * PIECE for each in range(count)]
+        left_s = until_s - device.elapsed_s
+        timings = device.writes(sector, PIECE, depth=depth, limit_s=left_s)
+        ends.append(np.sort(timings.end_s))
+        at += len(timings) * PIECE
+    device.region = (low, at)
+    return _filled(np.concatenate(ends))
+
+
+def _filled(end_s: Times) -> Filled:
+    """Return rates from the ends of the writes."""
+    edges = np.linspace(0, len(end_s) - 1, min(WINDOWS, max(len(end_s) // 8, 2)) + 1).astype(int)
+    spans_s = np.maximum(np.diff(end_s[edges]), 1e-9)
+    rates = np.diff(edges) * PIECE * 512 / spans_s
+    third = max(len(rates) // 3, 1)
+    before, after = float(np.median(rates[:third])), float(np.median(rates[-third:]))
+    fell: int | None = None
+    if after < FALL * before:
+        low = np.flatnonzero(rates < math.sqrt(before * after))
+        fell = int(edges[low[0]]) * PIECE * 512
+    error = float(np.std(rates[-third:]) / math.sqrt(third))
+    return Filled(before, after, error, fell, len(end_s) * PIECE * 512)
+
+
+def fill_buffer(device: LearntDevice, *, limit_s: float) -> BufferFill:
+    """Write in order after a pause; return what the buffer took before it was full."""
+    depth = min(DEPTH, device.queue_depth)
+    first, last = device.writable_region
+    low, high = -(-first // PIECE), last // PIECE
+    device.take_idle(SETTLED_S)
+    sector = [(low + at % (high - low)) * PIECE for at in range(PIECES_AT_A_TIME)]
+    timings = device.writes(sector, PIECE, depth=depth, limit_s=limit_s)
+    return _knee(timings)
+
+
+def _knee(timings: RequestTimes) -> BufferFill:
+    """Return where the ends of writes change their slope, and the slope after it."""
+    end_s = np.sort(timings.end_s) - timings.start_s[0]
+    count = len(end_s)
+    written = np.arange(1, count + 1) * (PIECE * 512.0)
+    drain = float(written[-1] - written[count // 2]) / float(end_s[-1] - end_s[count // 2])
+    # Bytes ahead of a steady drain: they rise until the buffer is full.
+    ahead = written - drain * end_s
+    top = float(np.median(ahead[count // 2 :]))
+    rate = float(written[3] / end_s[3]) if count > 8 else drain
+    if top < 4 * PIECE * 512 or drain > 0.9 * rate:
+        return BufferFill(None, drain)
+    return BufferFill(int(top), drain)
+
+
+def learn_flash_writes(
+    device: LearntDevice, learnt: LearntDrive, filled: Filled, *, seconds: float, say: Say
+) -> None:
+    """Learn what writes tell within `seconds`; the table has the values of reads."""
+    table = learnt.table
+    how = "writes in order into an empty region"
+    learnt.add("sustained writes", filled.after / 1e6, "MB/s", how, filled.error / 1e6)
+    say("write buffer")
+    buffer = fill_buffer(device, limit_s=0.2 * seconds)
+    learnt.add("drain of the write buffer", buffer.drain / 1e6, "MB/s", "writes after a pause")
+    _buffer(learnt, buffer)
+    _cache(learnt, filled)
+    loads = list(
+        dict.fromkeys(
+            ScriptLoad(UNIT, depth, write=True)
+            for depth in (1, min(4, device.queue_depth), min(32, device.queue_depth))
+        )
+    )
+    results: list[LoadResult] = []
+    for load in loads:
+        say(load.name)
+        device.take_idle(SETTLED_S)
+        results.append(run_load(device, load, limit_s=0.6 * seconds / len(loads)))
+    one, most = results[0], max(result.iops for result in results)
+    how = "random writes of 4 KiB, depth 1"
+    learnt.add("latency of a write of 4 KiB, p50", one.p50_s * 1e6, "µs", how)
+    learnt.add("latency of a write of 4 KiB, p99", one.p99_s * 1e6, "µs", how)
+    _controller(learnt, one, most, buffer.drain)
+    say("the model is fitted to the writes")
+    _program(device, learnt, filled)
+    for load, result in zip(loads, results, strict=True):
+        # As many requests as measured: the buffer is full for as long.
+        model = modelled_loads(table, [load], requests=max(result.requests, 1000), seed=5)[0]
+        learnt.checks.append(check_of(load, result, model))
+    learnt.unknown.append(
+        Unknown("spare_ratio, garbage_collection", "seen only when all flash was written often")
+    )
+    learnt.end_part("writes", device.take_others("writes"))
+
+
+def _buffer(learnt: LearntDrive, found: BufferFill) -> None:
+    if found.bytes is None:
+        why = "the flash takes writes as fast as the link, or the buffer is small"
+        learnt.unknown.append(Unknown("write_buffer_bytes", why))
+        return
+    flash = cast("Table", learnt.table["flash"])
+    page = int(cast("int", flash["page_bytes"])) * int(cast("int", flash["planes"]))
+    learnt.table["write_buffer_bytes"] = max(found.bytes, 2 * page)
+    how = "writes after a pause"
+    learnt.add("write_buffer_bytes", found.bytes, "B", how, PIECE * 512 * DEPTH)
+
+
+def _cache(learnt: LearntDrive, filled: Filled) -> None:
+    if filled.fell_after is None:
+        why = f"the rate did not fall in {filled.written / 1e9:.2g} GB"
+        learnt.unknown.append(Unknown("slc_cache", why))
+        return
+    how = "writes in order: their rate falls"
+    error = filled.written / WINDOWS
+    learnt.add("slc_cache.bytes", filled.fell_after, "B", how, error)
+    learnt.add("writes before the fall", filled.before / 1e6, "MB/s", how)
+
+
+def _controller(learnt: LearntDrive, one: LoadResult, iops: float, drain: float) -> None:
+    """Set the controller's values for writes: the model's single write takes as long."""
+    controller = cast("Table", learnt.table["controller"])
+    if iops * UNIT * 512 < 0.85 * drain:
+        controller["write_iops_max"] = iops
+        learnt.add("controller.write_iops_max", iops, "1/s", "random writes of 4 KiB by depth")
+    else:
+        controller["write_iops_max"] = max(iops, float(cast("float", controller["read_iops_max"])))
+        why = "the flash or the link limits small writes"
+        learnt.unknown.append(Unknown("controller.write_iops_max", why))
+    overhead_us = float(cast("float", controller["write_overhead_us"]))
+    for _ in range(3):
+        load = [ScriptLoad(UNIT, 1, write=True)]
+        model = modelled_loads(learnt.table, load, requests=200)[0]
+        overhead_us = max(overhead_us + (one.p50_s - model.p50_s) * 1e6, 0.1)
+        controller["write_overhead_us"] = overhead_us
+    how = "random writes of 4 KiB, depth 1, and the model"
+    learnt.add("controller.write_overhead_us", overhead_us, "µs", how)
+
+
+def _sequential_rate(device: LearntDevice, table: Table) -> float:
+    load = ScriptLoad(PIECE, min(DEPTH, device.queue_depth), sequential=True, write=True)
+    return modelled_loads(table, [load], requests=MODEL_PIECES)[0].iops * PIECE * 512
+
+
+def _with_program(table: Table, program_us: float) -> Table:
+    changed = copy.deepcopy(table)
+    cast("Table", changed["flash"])["program_us"] = program_us
+    return changed
+
+
+def _program_us(device: LearntDevice, table: Table, rate: float) -> float | None:
+    """Return the program time with which the model writes at that rate; None if another limit
+    holds."""
+    low, high = 5.0, 20_000.0
+    if _sequential_rate(device, _with_program(table, low)) < 1.03 * rate:
+        return None
+    for _ in range(12):
+        middle = math.sqrt(low * high)
+        if _sequential_rate(device, _with_program(table, middle)) > rate:
+            low = middle
+        else:
+            high = middle
+    return math.sqrt(low * high)
+
+
+def _program(device: LearntDevice, learnt: LearntDrive, filled: Filled) -> None:
+    """Learn the program time from sustained writes, and that of a cache from those before."""
+    flash = cast("Table", learnt.table["flash"])
+    found_us = _program_us(device, learnt.table, filled.after)
+    how = "sustained writes, and the model"
+    if found_us is None:
+        why = "the link or the channels limit writes in order; ten reads of the flash are assumed"
+        learnt.unknown.append(Unknown("flash.program_us", why))
+        return
+    flash["program_us"] = found_us
+    error = found_us * max(filled.error / filled.after, 0.01)
+    learnt.add("flash.program_us", found_us, "µs", how, error)
+    if filled.fell_after is None:
+        return
+    fast_us = _program_us(device, learnt.table, filled.before) or 0.1 * found_us
+    learnt.table["slc_cache"] = {"bytes": filled.fell_after, "program_us": fast_us}
+    learnt.add("slc_cache.program_us", fast_us, "µs", "writes before the fall, and the model")
