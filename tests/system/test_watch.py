@@ -138,5 +138,6 @@ def test_random_reads_of_a_disk(
                 wait_block=truth["reads"],
                 other=1 - truth["reads"] - truth["on_cpu"] - truth["wait_cpu"],
             )
-            assert [wait.place for wait in sample.total.ledger.waits_s] == [disk.name]
+            waits_s = sample.total.ledger.waits_s
+            assert max(waits_s, key=lambda wait: waits_s[wait]).place == disk.name
             assert sample.total.moved.storage_read == pytest.approx(truth["bytes"], rel=0.05)

@@ -87,7 +87,7 @@ ALLOWED: dict[str, set[str]] = {
     "engine": BASE | PLUGINS | {"launchers", "study", "plan", "records"},
     "metrics": BASE | {"records", "study"},
     # What running jobs wait for, seen from outside.
-    "watching": BASE | {"probes"},
+    "watching": BASE | {"plan", "probes", "records"},
     # What a run tells its observer, as metrics for other programs.
     "monitoring": BASE | {"engine", "plan"},
     "analysis": BASE | {"metrics", "records", "plan", "study"},

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+from grafana_foundation_sdk.models.dashboard import Dashboard
+from prometheus_client.parser import text_string_to_metric_families
 
+from headrace.analysis.read import read as read_records
 from headrace.cli.watch import watch
-from headrace.errors import HeadraceError, UsageError
+from headrace.errors import HeadraceError, RefusedError, UsageError
 from headrace.system.accounting import Times
-from headrace.watching import Watcher
+from headrace.watching import FoundJob, Watcher, finder_kinds
 from headrace.watching.finders.pid import PidFinder
 from headrace.watching.ledger import Spent, State, StorageWait, WaitEstimate
-from workspace import HEADRACE
+from headrace.watching.metrics import WatchMetrics
+from headrace.watching.process_table import Process
+from headrace.watching.recording import Recorder
+from workspace import HEADRACE, ROOT
 
 SDA, NFS = StorageWait("block", "sda"), StorageWait("network", "/data")
 
@@ -92,6 +101,118 @@ def test_children_are_followed_and_do_not_get_lost() -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
+def test_metrics_for_prometheus(sleeper: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    file = tmp_path / "watch.prom"
+    watch(pid=[str(sleeper.pid)], interval="0.3 s", once=True, textfile=file, openmetrics="0")
+    rows = [
+        each
+        for family in text_string_to_metric_families(file.read_text())
+        for each in family.samples
+    ]
+    parts = {
+        row.labels["part"]: row.value for row in rows if row.name.endswith("job_seconds_total")
+    }
+    assert parts["other"] == pytest.approx(sum(parts.values()), rel=0.1) and parts["other"] > 0.2
+    with pytest.raises(UsageError, match="--textfile"):
+        watch(pid=[str(sleeper.pid)], once=True, textfile=tmp_path / "watch.txt")
+
+
+def test_the_dashboard_asks_for_metrics_that_are_served(sleeper: subprocess.Popen[bytes]) -> None:
+    file = ROOT / "examples" / "grafana" / "headrace-watch.json"
+    dashboard = Dashboard.from_json(json.loads(file.read_text()))
+    assert len(dashboard.panels or []) == 8
+    metrics = WatchMetrics()
+    with Watcher(PidFinder([str(sleeper.pid)])) as watcher:
+        metrics.add(watcher.watch(0.1))
+    served = {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in metrics.collect()
+    }
+    asked = set(re.findall(r"headrace_watch_\w+", file.read_text()))
+    assert asked == served
+
+
+@contextmanager
+def program(**variables: str) -> Generator[int]:
+    """A process with a session of its own, and these environment variables."""
+    with subprocess.Popen(
+        ["sleep", "600"], env={**os.environ, **variables}, start_new_session=True
+    ) as process:
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def found_by(kind: str, name: str) -> dict[str, FoundJob]:
+    return {job.name: job for job in finder_kinds()[kind]([name]).find()}
+
+
+def test_batch_jobs_are_found_by_what_their_processes_have(tmp_path: Path) -> None:
+    ad = tmp_path / "job ad"
+    ad.write_text('MyType = "Job"\nClusterId = 4711\nProcId = 3\n')
+    array = {"SLURM_ARRAY_JOB_ID": "98765430", "SLURM_ARRAY_TASK_ID": "3"}
+    with (
+        program(SLURM_JOB_ID="98765431", **array) as slurm,
+        program(_CONDOR_JOB_AD=str(ad)) as condor,
+    ):
+        assert found_by("slurm", "98765431")["slurm 98765431"].pids == {slurm}
+        assert found_by("slurm", "98765430_3")["slurm 98765430_3"].pids == {slurm}
+        for name in ("4711", "4711.3"):
+            assert found_by("condor", name)["condor 4711.3"].pids == {condor}
+    for kind, name in (("slurm", "98765431"), ("condor", "4711.3"), ("condor", "4711.4")):
+        with pytest.raises(UsageError, match="no such job"):
+            found_by(kind, name)
+
+
+@pytest.mark.parametrize(
+    ("group", "key"),
+    [
+        ("/slurm/uid_1000/job_17/step_0/task_0", "slurm 17"),
+        ("/slurm_node3/uid_1000/job_17/step_batch", "slurm 17"),
+        ("/system.slice/slurmstepd.scope/job_17/step_0/user/task_0", "slurm 17"),
+        ("/system.slice/node3_slurmstepd.scope/job_17", "slurm 17"),
+        (
+            "/system.slice/condor.service/condor_var_lib_condor_execute_slot1_2@host",
+            "condor slot1_2@host",
+        ),
+        ("/user.slice/user-1000.slice/session-3.scope", "session-3.scope"),
+        ("/system.slice/cron.service", "cron.service"),
+        ("/", "session 7"),
+    ],
+)
+def test_jobs_of_control_groups(group: str, key: str) -> None:
+    process = Process(pid=0, name="a", session=7, started=0, user=0, kernel=False)
+    vars(process)["groups"] = (group,)
+    assert process.job[0] == key
+
+
+def test_users_and_all_jobs_are_sessions_where_nothing_else_is_known() -> None:
+    with program() as pid:
+        for kind, name in (("user", str(os.getuid())), ("all", "all")):
+            jobs = finder_kinds()[kind]([name]).find()
+            (mine,) = (job for job in jobs if pid in job.pids)
+            assert mine.pids == {pid} or "session" not in mine.key
+            assert not any(os.getpid() in job.pids for job in jobs)
+
+
+def test_records_of_windows_are_read_as_those_of_a_study(
+    sleeper: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    folder = tmp_path / "a day"
+    job = PidFinder([str(sleeper.pid)])
+    with Watcher(job) as watcher, Recorder(folder, 0.4) as recorder:
+        for _ in range(5):
+            recorder.add(watcher.watch(0.2))
+    read = read_records(folder)
+    assert list(read.trials["status"]) == ["done"] * 3 and read.plan is not None
+    assert len(read.plan.trials) == 3 and not read.warnings
+    assert sum(read.trials["other_s"]) == pytest.approx(sum(read.trials["wall_s"]), rel=0.1)
+    assert sum(read.trials["wall_s"]) == pytest.approx(1.0, rel=0.5)
+    with pytest.raises(RefusedError, match="holds results already"):
+        watch(pid=[str(sleeper.pid)], record=folder, once=True)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -99,8 +220,14 @@ def test_children_are_followed_and_do_not_get_lost() -> None:
         ({"pid": ["x"]}, "not a process id"),
         ({"pid": ["2147483000"]}, "no such process"),
         ({}, "no jobs given"),
+        ({"pid": ["1"], "everything": True}, "--pid and --all given"),
+        ({"user": ["no such user"]}, "no such user"),
+        ({"cgroup": ["no such group"]}, "no such control group"),
+        ({"slurm": ["mine"]}, "not a job of Slurm"),
+        ({"condor": ["1.2.3"]}, "not a job of HTCondor"),
+        ({"pid": ["1"], "interval": "2 s", "window": "1 s"}, "--window 1 s"),
         ({"pid": ["1"], "interval": "soon"}, "--interval soon"),
-        ({"pid": ["1"], "interval": "1 ms"}, "between 0.1 s and 1 h"),
+        ({"pid": ["1"], "interval": "1 ms"}, "between"),
     ],
 )
 def test_what_cannot_be_watched(options: dict[str, object], said: str) -> None:

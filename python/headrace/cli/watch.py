@@ -2,35 +2,52 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 import threading
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
-import typer
-
-from headrace.cli._console import out
-from headrace.errors import UsageError
+from headrace.cli._console import err, out
+from headrace.cli._watch_options import (
+    AsJson,
+    Cgroup,
+    Condor,
+    Everything,
+    Interval,
+    Metrics,
+    Once,
+    Pid,
+    Record,
+    Slurm,
+    Textfile,
+    User,
+    Window,
+)
+from headrace.cli._watch_show import Show
+from headrace.errors import RefusedError, UsageError
 from headrace.system.stopping import stopping_on_signals
-from headrace.units import parse_seconds
+from headrace.units import format_seconds, parse_seconds
 
 if TYPE_CHECKING:
-    from headrace.watching import Finder, JobSample, NodeSample
-    from headrace.watching.view import Recent
+    from headrace.watching import Finder, NodeSample
+    from headrace.watching.recording import Recorder
 
 
 def watch(
-    pid: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PID", help="a process with all that it starts; may be repeated"),
-    ] = None,
-    interval: Annotated[str, typer.Option(help="time between two looks")] = "1 s",
-    once: Annotated[
-        bool, typer.Option("--once", help="watch for one interval, show it, and end")
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="print a JSON object per interval, one a line")
-    ] = False,
+    pid: Pid = None,
+    cgroup: Cgroup = None,
+    user: User = None,
+    slurm: Slurm = None,
+    condor: Condor = None,
+    everything: Everything = False,
+    interval: Interval = "1 s",
+    once: Once = False,
+    as_json: AsJson = False,
+    record: Record = None,
+    window: Window = "1 min",
+    openmetrics: Metrics = None,
+    textfile: Textfile = None,
 ) -> None:
     """Show what running jobs wait for: CPU, block devices, network storage, memory.
 
@@ -39,28 +56,76 @@ def watch(
     """
     from headrace.watching import Watcher
 
-    interval_s = _interval_s(interval)
-    finder = _finder({"pid": pid or []})
+    interval_s = _seconds(interval, "--interval", 0.1)
+    window_s = _seconds(window, "--window", interval_s)
+    given = {"pid": pid, "cgroup": cgroup, "user": user, "slurm": slurm, "condor": condor}
+    finder = _finder({**given, "all": ["all"] if everything else []})
     stop = threading.Event()
-    show = _Show(as_json=as_json, live=out.is_terminal and not once and not as_json, once=once)
-    with stopping_on_signals(stop), Watcher(finder) as watcher, show:
+    show = Show(as_json=as_json, live=out.is_terminal and not once and not as_json, once=once)
+    outlets: list[Outlet] = [show]
+    with ExitStack() as stack:
+        stack.enter_context(stopping_on_signals(stop))
+        watcher = stack.enter_context(Watcher(finder))
+        if record is not None:
+            outlets.append(stack.enter_context(_recorder(record, window_s)))
+        if openmetrics is not None or textfile is not None:
+            outlets.append(stack.enter_context(_metrics(openmetrics, textfile)))
+        stack.enter_context(show)
         while not stop.is_set():
-            show.show(watcher.watch(interval_s, stop.is_set))
-            if once or not watcher.living:
+            sample = watcher.watch(interval_s, stop.is_set)
+            for outlet in outlets:
+                outlet.add(sample)
+            if once or (not watcher.living and finder.ends):
                 break
 
 
-def _interval_s(text: str) -> float:
+class Outlet(Protocol):
+    """What becomes of looks."""
+
+    def add(self, sample: NodeSample) -> None:
+        """Take a look."""
+
+
+def _recorder(folder: Path, window_s: float) -> Recorder:
+    from headrace.records.place import check_place
+    from headrace.watching.recording import Recorder
+
+    check_place(folder, "--record")
     try:
-        interval_s = parse_seconds(text)
+        return Recorder(folder, window_s)
+    except RefusedError as error:
+        raise RefusedError(error.message, hint="name a new folder with --record") from None
+
+
+@contextmanager
+def _metrics(address: str | None, textfile: Path | None) -> Generator[Outlet]:
+    from headrace.monitoring.outlets import check_file, served, written
+    from headrace.watching.metrics import WatchMetrics
+
+    def tell(text: str) -> None:
+        err.print(text, style="dim", markup=False)
+
+    metrics = WatchMetrics()
+    with ExitStack() as stack:
+        if textfile is not None:
+            check_file(textfile, "--textfile")
+            stack.enter_context(written(metrics, textfile, tell))
+        if address is not None:
+            stack.enter_context(served(metrics, address, tell))
+        yield metrics
+
+
+def _seconds(text: str, option: str, least_s: float) -> float:
+    try:
+        found_s = parse_seconds(text)
     except ValueError as error:
-        raise UsageError(f"--interval {text}: {error}") from None
-    if not 0.1 <= interval_s <= 3600:
-        raise UsageError(f"--interval {text}: must be between 0.1 s and 1 h")
-    return interval_s
+        raise UsageError(f"{option} {text}: {error}") from None
+    if not least_s <= found_s <= 86400:
+        raise UsageError(f"{option} {text}: must be between {format_seconds(least_s)} and 1 d")
+    return found_s
 
 
-def _finder(given: dict[str, list[str]]) -> Finder:
+def _finder(given: Mapping[str, list[str] | None]) -> Finder:
     from headrace.watching import finder_kinds
 
     chosen = {kind: names for kind, names in given.items() if names}
@@ -72,57 +137,3 @@ def _finder(given: dict[str, list[str]]) -> Finder:
         )
     kind, names = next(iter(chosen.items()))
     return finder_kinds()[kind](names)
-
-
-class _Show:
-    """Prints looks: a table kept up to date in a terminal, else blocks of lines or JSON."""
-
-    def __init__(self, *, as_json: bool, live: bool, once: bool) -> None:
-        from headrace.watching.view import Recent
-
-        self._as_json, self._live, self._once = as_json, live, once
-        self._recent: Recent = Recent()
-        self._all: dict[str, JobSample] = {}
-        self._last: NodeSample | None = None
-
-    def __enter__(self) -> _Show:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Print the summary, unless an error ended the watch."""
-        from headrace.watching.view import footnotes, summary
-
-        if kind is not None or self._as_json or self._once or self._last is None:
-            return
-        lines = [*summary([*self._all.values()]), *footnotes(self._all.values(), ())]
-        self._print(lines)
-
-    def show(self, sample: NodeSample) -> None:
-        """Show a look."""
-        from headrace.watching.as_json import line
-
-        self._last = sample
-        self._all |= {job.key: job for job in sample.jobs}
-        if self._as_json:
-            print(line(sample), flush=True)
-            return
-        self._print(self._lines(sample))
-
-    def _lines(self, sample: NodeSample) -> list[str]:
-        from headrace.watching.view import footnotes, heading, table
-
-        recent = self._recent.add(sample.jobs)
-        rows = [(job, recent[job.key]) for job in sample.jobs]
-        notes = footnotes(sample.jobs, sample.notes)
-        size = shutil.get_terminal_size()
-        most = max(1, size.lines - len(notes) - 4) if self._live else len(rows)
-        return [heading(sample, sample.jobs), *table(rows, most), *notes, ""]
-
-    def _print(self, lines: list[str]) -> None:
-        # A table of rich takes ten times as long as the look itself.
-        if self._live:
-            width = shutil.get_terminal_size().columns
-            sys.stdout.write("\x1b[H\x1b[J" + "\n".join(line[:width] for line in lines) + "\n")
-        else:
-            sys.stdout.write("\n".join(lines) + "\n")
-        sys.stdout.flush()

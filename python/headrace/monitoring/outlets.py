@@ -22,9 +22,9 @@ from prometheus_client import (
     write_to_textfile,
 )
 from prometheus_client.exposition import basic_auth_handler, default_handler
+from prometheus_client.registry import Collector
 
 from headrace.errors import UsageError
-from headrace.monitoring.metrics import StudyMetrics
 
 FILE_INTERVAL_S = 5.0
 PUSH_INTERVAL_S = 10.0
@@ -34,7 +34,7 @@ USER_VARIABLE, PASSWORD_VARIABLE = "HEADRACE_PUSH_USER", "HEADRACE_PUSH_PASSWORD
 Tell = Callable[[str], object]
 
 
-def _registry(metrics: StudyMetrics) -> CollectorRegistry:
+def _registry(metrics: Collector) -> CollectorRegistry:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
     return registry
@@ -66,7 +66,7 @@ def on_loopback(host: str) -> bool:
 
 
 @contextmanager
-def served(metrics: StudyMetrics, address: str, tell: Tell) -> Generator[None]:
+def served(metrics: Collector, address: str, tell: Tell) -> Generator[None]:
     """Serve metrics over HTTP. Raises UsageError when nothing can listen at the address."""
     host, port = address_of(address)
     try:
@@ -122,21 +122,19 @@ def _repeated(what: str, do: Callable[[], None], interval_s: float, tell: Tell) 
 # -- a file --
 
 
-def check_file(path: Path) -> None:
+def check_file(path: Path, option: str = "--openmetrics-file") -> None:
     """Raise UsageError for a file that the textfile collector would not read, or in no folder."""
     if path.suffix != ".prom":
         raise UsageError(
-            f"--openmetrics-file {path}: its name must end in .prom",
+            f"{option} {path}: its name must end in .prom",
             hint="the textfile collector of node_exporter reads no other files",
         )
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise UsageError(
-            f"--openmetrics-file {path}: {path.parent} is not a folder that can be written to"
-        )
+        raise UsageError(f"{option} {path}: {path.parent} is not a folder that can be written to")
 
 
 @contextmanager
-def written(metrics: StudyMetrics, path: Path, tell: Tell) -> Generator[None]:
+def written(metrics: Collector, path: Path, tell: Tell) -> Generator[None]:
     """Keep a text file up to date. It is replaced whole, and stays after the run."""
     registry = _registry(metrics)
     with _repeated(
@@ -175,7 +173,7 @@ def check_push(url: str) -> None:
 
 
 @contextmanager
-def pushed(metrics: StudyMetrics, url: str, study: str, tell: Tell) -> Generator[None]:
+def pushed(metrics: Collector, url: str, study: str, tell: Tell) -> Generator[None]:
     """Push metrics to a gateway, in the group of this host and study."""
     registry, key = _registry(metrics), {"instance": socket.gethostname(), "study": study}
     user, password = os.environ.get(USER_VARIABLE), os.environ.get(PASSWORD_VARIABLE, "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
 import time
 from collections import Counter
@@ -11,46 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from headrace.probes.ledger import of_processes
-from headrace.system.accounting import NS_PER_TICK, IoCounts, Times, possible
+from headrace.system.accounting import NS_PER_TICK, Times, possible
 from headrace.system.taskstats import TaskDelays, TaskstatsSocket
 from headrace.watching.finders import FoundJob
 from headrace.watching.ledger import JobLedger, Spent, State, StorageWait, WaitEstimate
-from headrace.watching.process import ProcessCounters, ProcessReading, start_ticks
-
-
-@dataclass
-class Moved:
-    """Bytes of a job."""
-
-    read: int = 0
-    """Returned by read calls."""
-    written: int = 0
-    """Passed to write calls."""
-    storage_read: int = 0
-    """Read from storage on its behalf, by calls, page faults and read-ahead."""
-    storage_written: int = 0
-    """That it made storage write, possibly later."""
-    read_calls: int = 0
-
-    @property
-    def served(self) -> int:
-        """Given to the job: by read calls or, if more (mapped files), from storage."""
-        return max(self.read, self.storage_read)
-
-    def __add__(self, other: Moved) -> Moved:
-        """Return the sum."""
-        return Moved(*(a + b for a, b in zip(self._all(), other._all(), strict=True)))
-
-    def __sub__(self, other: Moved) -> Moved:
-        """Return the increase since `other`, never below zero."""
-        return Moved(*(max(0, a - b) for a, b in zip(self._all(), other._all(), strict=True)))
-
-    def __ge__(self, other: Moved) -> bool:
-        """Return whether each number is at least that of `other`."""
-        return all(a >= b for a, b in zip(self._all(), other._all(), strict=True))
-
-    def _all(self) -> tuple[int, int, int, int, int]:
-        return self.read, self.written, self.storage_read, self.storage_written, self.read_calls
+from headrace.watching.process import Moved, ProcessCounters, ProcessReading, start_ticks
 
 
 @dataclass
@@ -75,6 +39,14 @@ class Used:
         self.samples += other.samples
         for wait, amount in other.counted_ns.items():
             self.counted_ns[wait] = self.counted_ns.get(wait, 0.0) + amount
+
+    def copy(self) -> Used:
+        """Return the values of now."""
+        spent = self.spent
+        kept = Spent(
+            spent.wall_ns, spent.run_ns, spent.wait_cpu_ns, {**spent.waits_ns}, spent.variance_ns2
+        )
+        return Used(kept, self.moved, self.user_s, self.system_s, self.samples, {**self.counted_ns})
 
     def by_kernel(self) -> Used:
         """Return the same with the waits as the kernel counts them."""
@@ -146,7 +118,7 @@ class JobMeter:
         waiting = [pid for pid in pids if pid not in self.processes]
         while waiting:
             pid = waiting.pop()
-            if pid in self.processes:
+            if pid in self.processes or pid == os.getpid():
                 continue
             try:
                 counters = ProcessCounters(pid)
@@ -156,15 +128,17 @@ class JobMeter:
             new.append(pid)
             with contextlib.suppress(OSError):
                 counters.threads.refresh(0)
-                waiting.extend(counters.children())
+                if self.found.follow:
+                    waiting.extend(counters.children())
         return new
 
     def _follow(self) -> None:
         """Find the children of its processes, and processes of its control groups."""
         found: list[int] = []
-        for counters in [*self.processes.values()]:
-            with contextlib.suppress(OSError):
-                found.extend(counters.children())
+        if self.found.follow and not self.found.groups:
+            for counters in [*self.processes.values()]:
+                with contextlib.suppress(OSError):
+                    found.extend(counters.children())
         for group in self.found.groups:
             found.extend(processes_of(group))
         self.join(found)
@@ -185,7 +159,8 @@ class JobMeter:
             self._began_ns = self._last_ns = now_ns
             before = now
         else:
-            before = {**before, **self._older(before, now)}
+            if now.keys() != before.keys():
+                before = {**before, **self._older(before, now)}
         last = Used()
         last.spent.wall_ns = now_ns - self._last_ns
         if not first:
@@ -195,7 +170,7 @@ class JobMeter:
         self._total.add(last)
         self.states.clear()
         self.running_samples = 0
-        by_kernel, total = self._by_kernel, copy.deepcopy(self._total)
+        by_kernel, total = self._by_kernel, self._total.copy()
         return JobSample(
             key=self.found.key,
             name=self.found.name,
@@ -240,7 +215,8 @@ class JobMeter:
         ended: list[TaskDelays],
     ) -> None:
         wall_ns = last.spent.wall_ns
-        parts = of_processes(
+        parts = _alone(before, now, wall_ns) if not ended else None
+        parts = parts or of_processes(
             {pid: _delays(reading) for pid, reading in before.items()},
             {pid: (_delays(reading), reading.threads) for pid, reading in now.items()},
             [thread for thread in ended if (thread.process or thread.pid) not in now],
@@ -257,8 +233,8 @@ class JobMeter:
                 possibly = Times(run_ns, possibly.wait_cpu_ns, possibly.wait_block_ns)
             spent += possibly
             lived_ns += lived
-        if not ended:
-            spent += Times(self._ended_ns(before, now))
+        if not ended and (ended_ns := self._ended_ns(before, now)):
+            spent += Times(ended_ns)
         memory_ns = sum(
             max(0, reading.wait_memory_ns - (before[pid].wait_memory_ns if pid in before else 0))
             for pid, reading in now.items()
@@ -300,16 +276,16 @@ class JobMeter:
         A process that ends hands its counts on to the parent that waits for it.
         """
         for pid in before.keys() - now.keys():
-            mine = _moved(before[pid])
+            mine = before[pid].moved
             parent = before[pid].parent
-            handed_on = parent in now and _moved(now[parent]) >= mine + (
-                _moved(before[parent]) if parent in before else Moved()
+            handed_on = parent in now and now[parent].moved >= mine + (
+                before[parent].moved if parent in before else Moved()
             )
             if not handed_on:
                 self._gone = self._gone + mine
         for pid in now.keys() & before.keys() - self._readings.keys():
-            self._moved = self._moved + _moved(now[pid])  # older than the watch
-        total = sum((_moved(reading) for reading in now.values()), self._gone)
+            self._moved = self._moved + now[pid].moved  # older than the watch
+        total = sum((reading.moved for reading in now.values()), self._gone)
         grown = Moved() if first else total - self._moved
         self._moved = total
         return grown
@@ -377,6 +353,22 @@ def _delays(reading: ProcessReading) -> TaskDelays:
     )
 
 
+def _alone(
+    before: dict[int, ProcessReading], now: dict[int, ProcessReading], wall_ns: int
+) -> dict[int, tuple[Times, int]] | None:
+    """Return what `of_processes` does for the only process of a job, cheaper; else None."""
+    if len(now) != 1 or before.keys() != now.keys():
+        return None
+    ((pid, reading),) = now.items()
+    earlier = before[pid]
+    times = Times(
+        max(0, reading.run_ns - earlier.run_ns),
+        max(0, reading.wait_cpu_ns - earlier.wait_cpu_ns),
+        max(0, reading.wait_block_ns - earlier.wait_block_ns),
+    )
+    return {pid: (times, wall_ns * reading.threads)}
+
+
 def _ticks_ns(reading: ProcessReading, earlier: ProcessReading | None) -> int:
     """Return a lower bound of CPU time from clock ticks, which include ended threads."""
     ticks = reading.user_ticks + reading.system_ticks
@@ -393,8 +385,3 @@ def _split(before: dict[int, ProcessReading], now: dict[int, ProcessReading]) ->
         user += reading.user_ticks - (earlier.user_ticks if earlier else 0)
         system += reading.system_ticks - (earlier.system_ticks if earlier else 0)
     return user, system
-
-
-def _moved(reading: ProcessReading) -> Moved:
-    io: IoCounts = reading.io
-    return Moved(io.read_chars, reading.written_chars, io.read_bytes, io.write_bytes, io.read_calls)

@@ -204,7 +204,10 @@ class WaitEstimate:
         memory_ns: int,
     ) -> None:
         """Add block I/O as the kernel counts it, at the places that samples show."""
-        self._seen.update(places)
+        if places:
+            self._seen.update(places)
+        if not block_ns:
+            return
         memory = min(memory_ns, block_ns)
         at = places or self._seen or Counter({UNKNOWN_STORAGE: 1})
         for wait, number in at.items():

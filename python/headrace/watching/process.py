@@ -9,16 +9,67 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-from dataclasses import dataclass
 
-from headrace.system.accounting import NS_PER_TICK, CounterFile, IoCounts
+import msgspec
+
+from headrace.system.accounting import NS_PER_TICK, CounterFile
 from headrace.system.taskstats import TaskDelays, TaskstatsSocket
 
 _STAT_BYTES = 1024
 
 
-@dataclass(frozen=True)
-class ProcessReading:
+class Moved(msgspec.Struct, frozen=True):
+    """Bytes of a process or job."""
+
+    read: int = 0
+    """Returned by read calls."""
+    written: int = 0
+    """Passed to write calls."""
+    storage_read: int = 0
+    """Read from storage on its behalf, by calls, page faults and read-ahead."""
+    storage_written: int = 0
+    """That it made storage write, possibly later."""
+    read_calls: int = 0
+
+    @property
+    def served(self) -> int:
+        """Given to the job: by read calls or, if more (mapped files), from storage."""
+        return max(self.read, self.storage_read)
+
+    def __add__(self, other: Moved) -> Moved:
+        """Return the sum."""
+        return Moved(
+            self.read + other.read,
+            self.written + other.written,
+            self.storage_read + other.storage_read,
+            self.storage_written + other.storage_written,
+            self.read_calls + other.read_calls,
+        )
+
+    def __sub__(self, other: Moved) -> Moved:
+        """Return the increase since `other`, never below zero."""
+        return Moved(
+            max(0, self.read - other.read),
+            max(0, self.written - other.written),
+            max(0, self.storage_read - other.storage_read),
+            max(0, self.storage_written - other.storage_written),
+            max(0, self.read_calls - other.read_calls),
+        )
+
+    def __ge__(self, other: Moved) -> bool:
+        """Return whether each number is at least that of `other`."""
+        return (
+            self.read >= other.read
+            and self.written >= other.written
+            and self.storage_read >= other.storage_read
+            and self.storage_written >= other.storage_written
+        )
+
+
+_NOTHING = Moved()
+
+
+class ProcessReading(msgspec.Struct, frozen=True):
     """What a process has used and waited since its start, all its threads together."""
 
     parent: int
@@ -36,9 +87,7 @@ class ProcessReading:
     """CPU time of all its threads, those that ended too, in clock ticks."""
     ended_ticks: int
     """CPU time of its children that it waited for."""
-    io: IoCounts
-    written_chars: int
-    """Bytes passed to write calls."""
+    moved: Moved
     io_readable: bool
     ended_counted: bool
     """Whether the times include threads that ended."""
@@ -66,7 +115,7 @@ class ProcessCounters:
             raise ProcessLookupError(self.pid)
         count = int(fields[17])
         self.threads.refresh(count)
-        io, written, readable = self._read_io()
+        moved = self._read_io()
         waited: TaskDelays | None = None
         if taskstats is not None and (delays or count > 1):
             waited = taskstats.of_process(self.pid)
@@ -85,21 +134,21 @@ class ProcessCounters:
             user_ticks=int(fields[11]),
             system_ticks=int(fields[12]),
             ended_ticks=int(fields[13]) + int(fields[14]),
-            io=io,
-            written_chars=written,
-            io_readable=readable,
+            moved=_NOTHING if moved is None else moved,
+            io_readable=moved is not None,
             ended_counted=waited is not None,
         )
 
-    def _read_io(self) -> tuple[IoCounts, int, bool]:
-        if self._io is not None:
-            try:
-                # rchar, wchar, syscr, syscw, read_bytes, write_bytes, cancelled_write_bytes
-                counts = [int(line.rpartition(b" ")[2]) for line in self._io.read().splitlines()]
-                return IoCounts(counts[0], counts[2], counts[4], counts[5]), counts[1], True
-            except (PermissionError, IndexError, ValueError):
-                pass
-        return IoCounts(), 0, False
+    def _read_io(self) -> Moved | None:
+        """Return the bytes; None when they may not be read."""
+        if self._io is None:
+            return None
+        try:
+            # rchar: N, wchar: N, syscr: N, syscw: N, read_bytes: N, write_bytes: N, …
+            words = self._io.read().split()
+            return Moved(int(words[1]), int(words[3]), int(words[9]), int(words[11]), int(words[5]))
+        except (PermissionError, IndexError, ValueError):
+            return None
 
     def children(self) -> list[int]:
         """Return the living children of all threads."""

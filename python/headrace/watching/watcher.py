@@ -21,8 +21,8 @@ from headrace.watching.places import Places
 from headrace.watching.states import RUNNING, StateReader
 
 _SAMPLES_PER_S = 100.0
-_SAMPLES_AT_ONCE = 5
-"""Threads sampled at one wake-up of the watch, if there are as many."""
+_WAKE_UPS_PER_S = 4.0
+"""With many threads: a wake-up of the watch costs as much as ten samples of different threads."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ class Watcher:
         for left_s in remaining(interval_s):
             self._sample(before_s - left_s)
             before_s = left_s
-            if not self._jobs or stop():
+            if stop() or (not self._jobs and self._finder.ends):
                 break
-            at_once = min(_SAMPLES_AT_ONCE, max(1, len(self._threads)))
+            at_once = min(self._per_s / _WAKE_UPS_PER_S, max(1.0, len(self._threads) / 4))
             # Random waits: a job with a period of its own is not always met in the same state.
             wait_s = self._random.uniform(0.5, 1.5) * at_once / self._per_s
             time.sleep(min(wait_s, left_s))

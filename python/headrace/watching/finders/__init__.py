@@ -24,15 +24,19 @@ class FoundJob:
     name: str
     """What a user calls it."""
     pids: frozenset[int] = frozenset()
-    """Processes of the job; their descendants belong to it as well."""
+    """Processes of the job."""
     groups: tuple[Path, ...] = field(default=())
     """Directories of its control groups. All processes in them belong to it."""
+    follow: bool = True
+    """Whether descendants of `pids` belong to it; else the finder names every process."""
 
 
 class Finder(ABC):
     """Finds jobs of one kind. A subclass is one module that defines `kind` and these methods."""
 
     kind: ClassVar[str]
+    ends: ClassVar[bool] = True
+    """Whether a watch ends with its last job; further jobs may come otherwise."""
 
     def __init__(self, names: Sequence[str]) -> None:
         """`names`: what the user gave with the option. Raises UsageError for what cannot be."""
