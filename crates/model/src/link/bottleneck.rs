@@ -38,11 +38,22 @@ pub(super) struct Bottleneck {
     pub(super) last: Nanos,
     pub(super) rate: f64,
     pub(super) flows: BinaryHeap<Mark>,
+    /// Of the queued entry that holds.
     pub(super) version: u32,
+    /// The time of that entry: when the first flow is done.
+    pub(super) due: Option<Nanos>,
     /// Rate at which another port of one of its flows would be saturated.
     pub(super) headroom: f64,
     /// Rate below which flows limited by another port would get more.
     pub(super) floor: f64,
+}
+
+impl Bottleneck {
+    /// Let no queued entry hold.
+    pub(super) fn forget_due(&mut self) {
+        self.version = self.version.wrapping_add(1);
+        self.due = None;
+    }
 }
 
 /// State of a port while all ports are recomputed.

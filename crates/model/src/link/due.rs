@@ -16,10 +16,19 @@ impl Network {
 
     pub(super) fn set_due(&mut self, bottleneck: u32) {
         let b = &mut self.bottlenecks[bottleneck as usize];
-        b.version = b.version.wrapping_add(1);
-        if let Some(first) = b.flows.peek() {
+        let due = b.flows.peek().map(|first| {
             let left = ((first.bytes - b.clock).max(0.0) / b.rate * 1e9).ceil();
-            self.due.push(std::cmp::Reverse((b.last + left as u64, bottleneck, b.version)));
+            b.last + left as u64
+        });
+        if due == b.due {
+            // The entry that is queued holds: refills come to most bottlenecks whose flows they do
+            // not change.
+            return;
+        }
+        b.forget_due();
+        b.due = due;
+        if let Some(time) = due {
+            self.due.push(std::cmp::Reverse((time, bottleneck, b.version)));
         }
     }
 

@@ -214,7 +214,7 @@ impl Network {
                 }
             }
             b.flows = BinaryHeap::from(kept);
-            b.version = b.version.wrapping_add(1);
+            b.forget_due();
         }
         for (&group, &bottleneck) in &target {
             self.groups[group as usize].bottleneck = bottleneck;

@@ -220,6 +220,7 @@ impl Network {
         let std::cmp::Reverse((_, bottleneck, _)) = self.due.pop()?;
         self.tick(bottleneck, now);
         let b = &mut self.bottlenecks[bottleneck as usize];
+        b.due = None;
         let mark = b.flows.pop()?;
         b.clock = b.clock.max(mark.bytes);
         let Flow { tag, group } = self.flows[mark.flow as usize];
