@@ -65,6 +65,7 @@ def test_run_has_fios_words_and_equal_seeds_give_equal_bytes() -> None:
         ("drive", "run", "wd-wd3200bekt", "--iodepth", "0"),
         ("drive", "run", "wd-wd3200bekt", "--rw", "sideways"),
         ("drive", "run", "wd-wd3200bekt", "--offset", "2t"),
+        ("drive", "run", "wd-wd3200bekt", "--scheduler", "elevator"),
     ],
 )
 def test_a_mistake_is_one_message(words: tuple[str, ...]) -> None:

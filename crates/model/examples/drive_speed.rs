@@ -39,6 +39,7 @@ fn measure(spec: &DriveSpec, rw: Rw, iodepth: u32, requests: u64) {
         number_ios: Some(requests),
         seed: 1,
         empty: false,
+        scheduler: None,
     };
     let start = thread_cpu();
     let result = run(spec, &load).expect("a drive that can be built");

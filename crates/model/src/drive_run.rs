@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 use crate::drive::build;
 use crate::ranges;
 use crate::request::{
-    Completion, Device, Medium, Nanos, Op, Request, SectorRange, Status, SECTOR_BYTES,
+    Completion, Device, Medium, Nanos, Op, Queue, Request, SectorRange, Status, SECTOR_BYTES,
 };
+use crate::scheduler::{BlockQueue, QueueSpec, SchedulerSpec};
 use crate::spec::{refuse, within, within_int, DriveSpec, SpecError};
 use crate::stream::Stream;
 
@@ -82,6 +83,10 @@ pub struct FioLike {
     /// data.
     #[serde(default)]
     pub empty: bool,
+    /// The kernel's scheduler in front of the drive, with its default tunables; default: requests
+    /// go to the drive at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduler: Option<String>,
 }
 
 fn one() -> u32 {
@@ -221,7 +226,21 @@ pub fn run(spec: &DriveSpec, load: &FioLike) -> Result<DriveRun, SpecError> {
     if load.rw.reads() && !load.empty {
         drive.preload(&load.regions(size_bytes));
     }
-    run_device(&mut drive, load)
+    match &load.scheduler {
+        Some(name) => run_device(&mut scheduled(drive, spec, name)?, load),
+        None => run_device(&mut drive, load),
+    }
+}
+
+/// Return a drive with a scheduler in front, which gives it as many requests as its queue holds.
+fn scheduled<D: Queue>(drive: D, spec: &DriveSpec, name: &str) -> Result<BlockQueue<D>, SpecError> {
+    let Some(scheduler) = SchedulerSpec::named(name) else {
+        return refuse("scheduler", name, "the name of a scheduler, such as mq-deadline");
+    };
+    let rotational = matches!(spec, DriveSpec::Hdd(_));
+    let queue_depth = spec.queue_depth();
+    let queue = QueueSpec { scheduler, queue_depth, rotational, ..QueueSpec::default() };
+    Ok(BlockQueue::new(drive, &queue))
 }
 
 /// Run the load on a device that has not served a request yet.

@@ -63,6 +63,8 @@ class Load:
     empty: bool = False
     """The region that is read holds no data except what the drive's table specifies, so that an SSD
     reads no flash there. Otherwise it holds data, like a file that fio has written."""
+    scheduler: str | None = None
+    """The kernel's scheduler in front of the drive. None: requests go to the drive at once."""
 
     def as_json(self) -> str:
         """Return the load as the core's JSON."""

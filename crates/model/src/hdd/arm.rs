@@ -2,6 +2,7 @@
 
 use super::geometry::Place;
 use super::spec::ReadAhead;
+use super::waiting::{Head, Order, Reach};
 use super::{Access, Arm, Hdd, Stream};
 use crate::request::{Nanos, Status};
 
@@ -82,9 +83,14 @@ impl Hdd {
             places.position(|place| start <= place.along && place.along <= end)
         });
         let index = streamed.unwrap_or_else(|| {
-            let phase = self.geometry.angle_turns(now + self.phase_ns);
-            let cylinder = self.arm.cylinder_at(now, &self.geometry);
-            self.waiting.choose(seen, phase, cylinder, &self.geometry, &self.seek)
+            let head = Head {
+                phase_turns: self.geometry.angle_turns(now + self.phase_ns),
+                cylinder: self.arm.cylinder_at(now, &self.geometry),
+                turn_ns: self.geometry.turn_ns,
+            };
+            let read = Reach { seek: &self.seek, settle_ns: 0 };
+            let write = Reach { seek: &self.seek_write, settle_ns: self.write_settle_ns };
+            self.waiting.choose(seen, &head, read, write, |access| access.write)
         });
         if self.waiting.len() + self.blocked.len() == self.depth {
             self.room_since = now;
@@ -158,7 +164,8 @@ impl Hdd {
             }
         }
         let (sought, media) = self.reach_place(now, &place, false);
-        let end = media + (place.along_end - place.along);
+        let passed = media + (place.along_end - place.along);
+        let end = self.read_end(sought, passed, &place);
         let sequential = segment.is_some();
         let into = *segment.get_or_insert_with(|| self.segments.begin(&place));
         if sequential {
@@ -184,7 +191,7 @@ impl Hdd {
             cylinder: place.cylinder,
             free_at: end + stay,
             stream: Some(Stream {
-                since: end,
+                since: passed,
                 along: place.along_end,
                 limit,
                 segment: into,
@@ -192,6 +199,18 @@ impl Hdd {
             }),
         };
         self.segments.sent(into, place.along_end);
+    }
+
+    /// Return when all of a place has been read, if its end passes the head at `passed`. A drive
+    /// with zero-latency reads begins with whatever sector of the place comes first, and needs one
+    /// revolution at most for what lies on one track.
+    fn read_end(&self, sought: Nanos, passed: Nanos, place: &Place) -> Nanos {
+        let on_one_track = place.along_end <= self.geometry.track_end(place.along);
+        if self.zero_latency && on_one_track {
+            passed.min(sought + self.geometry.turn_ns)
+        } else {
+            passed
+        }
     }
 
     pub(super) fn write_through(&mut self, now: Nanos, place: &Place, access: &Access) {
@@ -206,14 +225,21 @@ impl Hdd {
 
     pub(super) fn destage(&mut self, now: Nanos) {
         let extents = &mut self.cache.extents;
-        let seen = extents.seen(now, &self.order);
+        // No command waits for a cached write, unless a flush does.
+        let age_limit_ns =
+            if self.flushes.is_empty() { Nanos::MAX } else { self.order.age_limit_ns };
+        let seen = extents.seen(now, &Order { age_limit_ns, ..self.order });
         let behind = |place: &Place| place.along == self.arm.along && self.arm.free_at == now;
         let index = match extents.places().iter().position(behind) {
             Some(index) if seen > 1 => index,
             _ => {
-                let phase = self.geometry.angle_turns(now + self.phase_ns);
-                let cylinder = self.arm.cylinder_at(now, &self.geometry);
-                extents.choose(seen, phase, cylinder, &self.geometry, &self.seek)
+                let head = Head {
+                    phase_turns: self.geometry.angle_turns(now + self.phase_ns),
+                    cylinder: self.arm.cylinder_at(now, &self.geometry),
+                    turn_ns: self.geometry.turn_ns,
+                };
+                let write = Reach { seek: &self.seek_write, settle_ns: self.write_settle_ns };
+                extents.choose(seen, &head, write, write, |_| true)
             }
         };
         let (place, extent) = self.cache.extents.remove(index);

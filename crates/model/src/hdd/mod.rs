@@ -110,6 +110,7 @@ pub struct Hdd {
     write_settle_ns: Nanos,
     link_ns_per_byte: f64,
     hold_link: bool,
+    zero_latency: bool,
     read_ahead: ReadAhead,
     write_water_mark: f64,
     /// Link time of the last sector of a read, which cannot overlap with the media transfer.
@@ -171,12 +172,14 @@ impl Hdd {
             write_settle_ns: ns(spec.write_settle_ms),
             link_ns_per_byte,
             hold_link: spec.hold_link,
+            zero_latency: spec.zero_latency,
             read_ahead: spec.buffer.read_ahead,
             write_water_mark: spec.buffer.write_water_mark,
             last_sector_ns: ((SECTOR_BYTES as f64 * link_ns_per_byte) as Nanos).max(1),
             depth,
             order: Order {
                 reordering: spec.queue.reordering,
+                window: spec.queue.window.unwrap_or(u32::MAX) as usize,
                 age_limit_ns: ns(spec.queue.age_limit_ms),
             },
             destage_idle_ns: ns(spec.buffer.destage_idle_ms),

@@ -53,6 +53,9 @@ pub struct HddSpec {
     /// can use the pauses. A link slower than the medium has none.
     #[serde(default, skip_serializing_if = "is_false")]
     pub hold_link: bool,
+    /// Whether a read begins with whatever of its sectors on the track comes first under the head.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub zero_latency: bool,
     #[serde(default)]
     pub queue: QueueSpec,
     #[serde(default)]
@@ -178,10 +181,16 @@ pub struct QueueSpec {
     #[serde(default = "thirty_two")]
     pub depth: u32,
     /// Share of the queued commands, besides the oldest, among which the drive chooses: 0 serves in
-    /// order, 1 takes the shortest access of all. Real drives are in between.
+    /// order, 1 takes the shortest access of all. Real drives are in between. Rounded down: with
+    /// 0.3 reordering begins when five wait, with 1 when two do.
     #[serde(default = "reordering")]
     pub reordering: f64,
-    /// A command older than this is served next.
+    /// Most commands, or ranges of the write cache, among which the drive chooses; default: no
+    /// limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
+    /// A command older than this is served next. Cached writes have no such limit unless a flush
+    /// waits for them.
     #[serde(default = "age_limit")]
     pub age_limit_ms: f64,
 }
@@ -334,7 +343,12 @@ impl OverheadSpec {
 
 impl Default for QueueSpec {
     fn default() -> Self {
-        QueueSpec { depth: thirty_two(), reordering: reordering(), age_limit_ms: age_limit() }
+        QueueSpec {
+            depth: thirty_two(),
+            reordering: reordering(),
+            window: None,
+            age_limit_ms: age_limit(),
+        }
     }
 }
 
@@ -398,6 +412,9 @@ impl HddSpec {
         within("link_bytes_per_s", self.link_bytes_per_s, 1e5, 1e12)?;
         within_int("queue.depth", u64::from(self.queue.depth), 1, 1024)?;
         within("queue.reordering", self.queue.reordering, 0.0, 1.0)?;
+        if let Some(window) = self.queue.window {
+            within_int("queue.window", u64::from(window), 1, 1024)?;
+        }
         within("queue.age_limit_ms", self.queue.age_limit_ms, 0.0, 1e7)?;
         let buffer = &self.buffer;
         within_int("buffer.segments", u64::from(buffer.segments), 1, 4095)?;

@@ -22,6 +22,8 @@ pub struct Waiting<T> {
 #[derive(Clone, Copy)]
 pub struct Order {
     pub reordering: f64,
+    /// Most items that it chooses from.
+    pub window: usize,
     pub age_limit_ns: Nanos,
 }
 
@@ -84,54 +86,35 @@ impl<T> Waiting<T> {
     }
 
     /// Return how many of the oldest items the drive chooses from at `now`: `1 + reordering * (n -
-    /// 1)`, or 1 once the oldest exceeds the age limit. There must be at least one item.
+    /// 1)`, rounded down, `window` at most, or 1 once the oldest exceeds the age limit. There must
+    /// be at least one item.
     #[inline]
     pub fn seen(&self, now: Nanos, order: &Order) -> usize {
         if now.saturating_sub(self.since[0]) > order.age_limit_ns {
             1
         } else {
-            1 + (order.reordering * (self.len() - 1) as f64) as usize
+            (1 + (order.reordering * (self.len() - 1) as f64) as usize).min(order.window)
         }
     }
 
-    /// Return which of the `seen` oldest items has the shortest seek plus rotational delay, with
-    /// the arm at `cylinder` and the platter at `phase_turns`.
+    /// Return which of the `seen` oldest items has the shortest seek plus rotational delay. Items
+    /// for which `is_write` says so are reached as `write` says, the others as `read` does.
     #[inline]
     pub fn choose(
         &mut self,
         seen: usize,
-        phase_turns: f32,
-        cylinder: u32,
-        geometry: &Geometry,
-        seek: &SeekCurve,
+        head: &Head,
+        read: Reach,
+        write: Reach,
+        is_write: impl Fn(&T) -> bool,
     ) -> usize {
         if seen == 1 {
             return 0;
         }
-        let per_turn = 1.0 / geometry.turn_ns as f32;
-        let at = cylinder as f32;
-        let places = self.cylinders[..seen].iter().zip(&self.angles[..seen]);
-        match seek {
-            SeekCurve::TwoPiece(curve) => {
-                let short_base = curve.short_base_ns as f32 * per_turn;
-                let short_root = curve.short_root_ns as f32 * per_turn;
-                let boundary = curve.boundary as f32;
-                let long_base = curve.long_base_ns as f32 * per_turn;
-                let long_slope = curve.long_slope_ns as f32 * per_turn;
-                for ((&to, &angle), cost) in places.zip(&mut self.costs) {
-                    let d = (to - at).abs();
-                    let short = short_base + short_root * d.sqrt();
-                    let long = long_base + long_slope * d;
-                    let moving = if d < boundary { short } else { long };
-                    *cost = with_wait(if d < 0.5 { 0.0 } else { moving }, angle - phase_turns);
-                }
-            }
-            SeekCurve::Table(_) => {
-                for ((&to, &angle), cost) in places.zip(&mut self.costs) {
-                    let moving = seek.time_ns((to - at).abs() as u32) as f32 * per_turn;
-                    *cost = with_wait(moving, angle - phase_turns);
-                }
-            }
+        let writes = self.things[..seen].iter().filter(|&thing| is_write(thing)).count();
+        self.score(seen, head, if writes == seen { write } else { read });
+        if writes > 0 && writes < seen {
+            self.score_writes(seen, head, write, is_write);
         }
         let mut best = 0;
         let mut least = self.costs[0];
@@ -142,6 +125,76 @@ impl<T> Waiting<T> {
             }
         }
         best
+    }
+
+    #[inline]
+    fn score(&mut self, seen: usize, head: &Head, reach: Reach) {
+        let per_turn = 1.0 / head.turn_ns as f32;
+        let at = head.cylinder as f32;
+        let settle = reach.settle_ns as f32 * per_turn;
+        let places = self.cylinders[..seen].iter().zip(&self.angles[..seen]);
+        match reach.seek {
+            SeekCurve::TwoPiece(curve) => {
+                let short_base = curve.short_base_ns as f32 * per_turn + settle;
+                let short_root = curve.short_root_ns as f32 * per_turn;
+                let boundary = curve.boundary as f32;
+                let long_base = curve.long_base_ns as f32 * per_turn + settle;
+                let long_slope = curve.long_slope_ns as f32 * per_turn;
+                for ((&to, &angle), cost) in places.zip(&mut self.costs) {
+                    let d = (to - at).abs();
+                    let short = short_base + short_root * d.sqrt();
+                    let long = long_base + long_slope * d;
+                    let moving = if d < boundary { short } else { long };
+                    let moving = if d < 0.5 { 0.0 } else { moving };
+                    *cost = with_wait(moving, angle - head.phase_turns);
+                }
+            }
+            SeekCurve::Table(_) => {
+                for ((&to, &angle), cost) in places.zip(&mut self.costs) {
+                    let moving = reach.turns((to - at).abs(), per_turn);
+                    *cost = with_wait(moving, angle - head.phase_turns);
+                }
+            }
+        }
+    }
+
+    /// Score again the items that are writes.
+    fn score_writes(
+        &mut self,
+        seen: usize,
+        head: &Head,
+        write: Reach,
+        is_write: impl Fn(&T) -> bool,
+    ) {
+        let per_turn = 1.0 / head.turn_ns as f32;
+        for index in (0..seen).filter(|&index| is_write(&self.things[index])) {
+            let d = (self.cylinders[index] - head.cylinder as f32).abs();
+            let ahead = self.angles[index] - head.phase_turns;
+            self.costs[index] = with_wait(write.turns(d, per_turn), ahead);
+        }
+    }
+}
+
+/// Where the arm and the platter are.
+pub struct Head {
+    pub phase_turns: f32,
+    pub cylinder: u32,
+    pub turn_ns: Nanos,
+}
+
+/// How the arm reaches another cylinder: a seek, and the time to settle after it.
+#[derive(Clone, Copy)]
+pub struct Reach<'a> {
+    pub seek: &'a SeekCurve,
+    pub settle_ns: Nanos,
+}
+
+impl Reach<'_> {
+    fn turns(&self, distance: f32, per_turn: f32) -> f32 {
+        if distance < 0.5 {
+            return 0.0;
+        }
+        (self.seek.time_ns(distance as u32) + self.settle_ns) as f32 * per_turn
     }
 }
 

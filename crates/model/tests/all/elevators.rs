@@ -1,11 +1,14 @@
 //! What each scheduler gains over a disk that many processes read at random, against theory.
 
 use headrace_model::drive::build;
+use headrace_model::drive_run::{FioLike, Rw};
 use headrace_model::ideal::{IdealDrive, IdealSpec, ServiceTime};
 use headrace_model::request::{Completion, Device, Nanos, Op, Queue, Request};
 use headrace_model::scheduler::{BlockQueue, QueueSpec, SchedulerSpec, SubmittedIo};
 use headrace_model::spec::DriveSpec;
 use headrace_model::stream::Stream;
+
+use crate::loads::load;
 
 const SECTORS: u64 = 320_000_000_000 / 512 / 8 * 8;
 
@@ -72,6 +75,24 @@ fn an_elevator_gains_what_shorter_seeks_are_worth() {
             assert!(error.abs() < 0.1, "{scheduler}, {processes}: {obtained}, not {expected}");
         }
     }
+}
+
+#[test]
+fn a_drive_can_run_behind_a_scheduler() {
+    let text = r#"{"kind": "hdd", "name": "disk", "capacity_bytes": 320000000000,
+        "rotation_rpm": 7200, "rates": {"outer_bytes_per_s": 108000000},
+        "link_bytes_per_s": 300000000, "queue": {"depth": 1},
+        "seek": {"curve": "sheet", "track_to_track_ms": 1.0, "average_ms": 8.5}}"#;
+    let drive = DriveSpec::from_json(text).unwrap();
+    let run = |scheduler: &str| {
+        let scheduler = Some(scheduler.to_owned());
+        let load = FioLike { scheduler, ..load(Rw::RandRead, 4096, 32, 100.0) };
+        headrace_model::drive_run::run(&drive, &load)
+    };
+    let (fifo, elevator) = (run("none").unwrap().iops(), run("mq-deadline").unwrap().iops());
+    assert!((elevator / elevator_reads_per_s(32) - 1.0).abs() < 0.1, "{elevator}");
+    assert!(elevator > 1.5 * fifo, "{elevator} {fifo}");
+    assert!(run("elevator").unwrap_err().to_string().contains("scheduler"));
 }
 
 #[test]

@@ -122,6 +122,76 @@ fn a_small_write_waits_for_the_platter_only_without_cache() {
 }
 
 #[test]
+fn destaging_costs_the_time_to_settle_and_no_missed_revolutions() {
+    // Ranges are chosen by the seek curve of writes and the time to settle after it, so that the
+    // head does not arrive just behind them.
+    let ms = |settle: f64| {
+        let seek =
+            r#""seek_write": {"curve": "sheet", "track_to_track_ms": 1.0, "average_ms": 9.5}"#;
+        let spec = disk(&format!(r#", {seek}, "write_settle_ms": {settle}"#));
+        let load = FioLike { ramp_time_s: 5.0, ..load(Rw::RandWrite, 4096, 4, 300.0) };
+        1e3 / run(&spec, &load).unwrap().write.iops
+    };
+    let cost = ms(0.5) - ms(0.0);
+    assert!((0.2..0.8).contains(&cost), "{cost} ms");
+}
+
+#[test]
+fn cached_writes_are_not_commands_that_grow_old() {
+    // 1024 ranges take longer than the age limit of commands to write; shortest accesses of 1024
+    // still beat shortest accesses of 64.
+    let iops = |ranges: u32| {
+        let buffer = format!(r#", "buffer": {{"write_cache_extents": {ranges}}}"#);
+        let load = FioLike { ramp_time_s: 60.0, ..load(Rw::RandWrite, 4096, 4, 300.0) };
+        run(&disk(&buffer), &load).unwrap().write.iops
+    };
+    let (few, many) = (iops(64), iops(1024));
+    assert!(many > 1.5 * few, "{many} {few}");
+}
+
+#[test]
+fn a_zero_latency_read_of_a_track_takes_one_revolution() {
+    // Anywhere on the track where the head arrives, instead of half a revolution later on average.
+    let turns = |zero_latency: bool| {
+        let buffer = r#""buffer": {"read_ahead_bytes": 0, "segments": 1}"#;
+        let spec = disk(&format!(r#", {buffer}, "zero_latency": {zero_latency}"#));
+        let mut hdd = model(&spec);
+        let track = hdd.geometry().zones()[0].sectors_per_track;
+        let mut random = Stream::new(5, "wait");
+        let (mut now, mut sum, mut out) = (0, 0.0, Vec::new());
+        let count = 4000;
+        for tag in 0..count {
+            // Two tracks of the first cylinder in turn.
+            let sector = (tag % 2) * u64::from(track) * 2;
+            hdd.submit(now, Request { tag, op: Op::Read, sector, sectors: track, fua: false });
+            while let Some(done) = hdd.next_wake() {
+                hdd.wake(done, &mut out);
+            }
+            let done = out.pop().unwrap().time;
+            sum += (done - now) as f64 / 1e6 - OVERHEAD_US / 1e3 - 0.8;
+            now = done + random.below(50_000_000);
+        }
+        sum / count as f64 / (60_000.0 / RPM)
+    };
+    close(turns(true), 1.0, 0.02);
+    close(turns(false), 1.5, 0.02);
+}
+
+#[test]
+fn reordering_ends_at_its_window() {
+    let iops = |window: u32, depth| {
+        let queue = format!(r#", "queue": {{"reordering": 1.0, "window": {window}}}"#);
+        run(&disk(&queue), &load(Rw::RandRead, 4096, depth, 500.0)).unwrap().read.iops
+    };
+    let single = iops(2, 1);
+    // From the second command that waits on, and no more with a longer queue.
+    close(iops(2, 2), single, 0.03);
+    assert!(iops(2, 3) > 1.05 * single, "{} {single}", iops(2, 3));
+    close(iops(2, 32), iops(2, 3), 0.03);
+    assert!(iops(4, 32) > 1.05 * iops(2, 32));
+}
+
+#[test]
 fn a_flush_ends_after_what_was_written_before_it() {
     let flushed = FioLike { fsync: 1, ..load(Rw::RandWrite, 4096, 1, 200.0) };
     let result = run(&disk(""), &flushed).unwrap();

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args
 
 import typer
 
@@ -134,6 +134,10 @@ def run(
         bool,
         typer.Option("--empty", help="what is read holds no data but what the drive's table says"),
     ] = False,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(help="of the kernel, before the drive: mq-deadline, bfq …"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a drive under a load, with fio's words and meanings, in virtual time."""
@@ -141,11 +145,16 @@ def run(
     from headrace.drives import Load, parse_fio_bytes, parse_fio_seconds, run_drive
     from headrace.drives.fio import RW
     from headrace.report.text_table import TextTable
+    from headrace.targets.exports import Scheduler
 
     if rw not in RW:
         raise StudyError(
             [FileProblem(Path("command line"), 0, "--rw", f'"{rw}"', "not a load", ", ".join(RW))]
         )
+    if scheduler is not None and scheduler not in get_args(Scheduler):
+        known = ", ".join(get_args(Scheduler))
+        place = (Path("command line"), 0, "--scheduler", f'"{scheduler}"')
+        raise StudyError([FileProblem(*place, "not a scheduler", known)])
     found = entry("drives", drive)
     load = Load(
         rw=rw,
@@ -162,6 +171,7 @@ def run(
         number_ios=number_ios,
         seed=randseed,
         empty=empty,
+        scheduler=scheduler,
     )
     result = run_drive(found.table, load, found.file)
     if as_json:
