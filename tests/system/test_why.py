@@ -14,6 +14,8 @@ import pytest
 
 from headrace.datasets import DatasetSpec, materialise
 from headrace.profiles.steps import load
+from headrace.system.cgroups import MemoryLimit
+from headrace.system.journal import Journal
 from headrace.system.page_cache import drop_files
 from headrace.targets import TargetContext
 from served_targets import made, standing
@@ -149,6 +151,7 @@ def written(folder: Path, size: int = FILE_BYTES) -> Path:
     return file
 
 
+@pytest.mark.machine  # shares of time: jobs of other tests would wait for the same CPUs
 @pytest.mark.usefixtures("needs_root")
 def test_reads_of_an_emulated_disk(workspace: Workspace, context: TargetContext) -> None:
     """At random, in order, and warm: the limit, and what simulations advise."""
@@ -157,7 +160,7 @@ def test_reads_of_an_emulated_disk(workspace: Workspace, context: TargetContext)
     try:
         assert directory is not None
         file = written(directory)
-        verdict, ended = why(workspace, sys.executable, "-c", RANDOM, str(file), "300")
+        verdict, ended = why(workspace, sys.executable, "-c", RANDOM, str(file), "500")
         device = verdict["observation"]["accesses"][0]["place"]["name"]
         assert (verdict["limit"]["kind"], verdict["limit"]["where"]) == ("block", device)
         assert device.startswith("loop")
@@ -167,7 +170,9 @@ def test_reads_of_an_emulated_disk(workspace: Workspace, context: TargetContext)
         saves = {
             each["name"]: 1 - each["seconds"] / advice["present_s"] for each in advice["changes"]
         }
-        waits = part(verdict, "block")
+        # Calls last longer where other programs have the CPUs: that is in the tolerance.
+        seen = verdict["observation"]
+        waits = seen["accesses"][0]["waited_s"] / seen["wall_s"]
         assert saves["a SATA SSD"] == pytest.approx(waits, abs=0.15)
         assert saves["an NVMe drive"] >= saves["a SATA SSD"] - 0.02
         assert saves["files in reading order"] > waits / 2
@@ -181,10 +186,15 @@ def test_reads_of_an_emulated_disk(workspace: Workspace, context: TargetContext)
 
         assert drop_files([file]) == 0
         verdict, ended = why(workspace, sys.executable, "-c", IN_ORDER, str(file))
-        assert (verdict["limit"]["kind"], verdict["limit"]["where"]) == ("block", device)
-        assert "in order" in ended.stderr
+        (there,) = [
+            each for each in verdict["observation"]["accesses"] if each["place"]["name"] == device
+        ]
+        assert there["random_fraction"] < 0.1
+        assert part(verdict, "block") > 0.5 * (1 - part(verdict, "wait-cpu"))
         advice = verdict["advice"]
-        if abs(advice["present_s"] / advice["measured_s"] - 1) <= 0.15:
+        if advice is None:  # other programs had the CPUs for most of the time
+            assert verdict["limit"]["kind"] == "wait-cpu"
+        elif abs(advice["present_s"] / advice["measured_s"] - 1) <= 0.15:
             saves = {each["name"]: each["seconds"] for each in advice["changes"]}
             assert saves["a SATA SSD"] < 0.6 * advice["present_s"]
         else:  # a loaded machine: it says so, and advises nothing
@@ -236,3 +246,57 @@ def test_analyses_of_events(workspace: Workspace, reader: str) -> None:
     assert part(verdict, "cpu", "wait-cpu") > 0.2
     recorded = load(str(workspace.place / "kept" / "profile.toml"))
     assert str(file) in {each.path for each in recorded.files}
+
+
+def test_a_program_that_runs_already(workspace: Workspace) -> None:
+    """By its process id: what it does, and that only its end or the time ends the watch."""
+    for code, kind in (
+        (SPIN.replace("1.5", "30"), "cpu"),
+        ("import time; time.sleep(60)", "sleep"),
+    ):
+        running = subprocess.Popen([sys.executable, "-c", code])
+        try:
+            words = ("why", "--pid", str(running.pid), "--for", "2 s", "--keep", "kept")
+            ended = workspace.run(*words)
+        finally:
+            running.kill()
+            running.wait()
+        assert ended.returncode == 0, ended.stderr
+        verdict = json.loads((workspace.place / "kept" / "verdict.json").read_text())
+        assert verdict["limit"]["kind"] in (kind, "wait-cpu"), verdict
+        assert part(verdict, kind, "wait-cpu") > 0.6
+        assert "its reads are not known" in " ".join(verdict["sentences"])
+        assert str(running.pid) in verdict["observation"]["command"][0]
+    gone = workspace.run("why", "--pid", str(running.pid))
+    assert (gone.returncode, "no such process" in gone.stderr) == (2, True)
+
+
+def test_wrong_usage(workspace: Workspace) -> None:
+    for words in (
+        ("why",),
+        ("why", "--pid", "1", "--", "true"),
+        ("why", "--pid", "1", "--for", "x"),
+        ("why", "--keep", "/proc/here", "--", "true"),
+    ):
+        ended = workspace.run(*words)
+        assert ended.returncode == 2, ended.stderr
+        assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_less_memory_than_it_reads_again(
+    workspace: Workspace, journal: Journal, context: TargetContext
+) -> None:
+    target = made("block", drive="seagate-st3750640ns", size="256 MiB")
+    directory = target.prepare(context).directory
+    again = f"import sys\nfor _ in range(3):\n exec({IN_ORDER!r})"
+    try:
+        assert directory is not None
+        file = written(directory, 64 << 20)
+        with MemoryLimit(journal, 40 << 20) as limit:
+            inside = f'echo $$ > \'{limit.group}/cgroup.procs\'; exec "$0" -c "$1" "$2"'
+            verdict, ended = why(workspace, "sh", "-c", inside, sys.executable, again, str(file))
+    finally:
+        target.release(context)
+    assert verdict["limit"]["kind"] in ("memory", "block"), verdict
+    assert part(verdict, "memory") > 0.1, ended.stderr

@@ -101,7 +101,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"whatif", "report", "analysis", "engine", "plan", "records", "study"},
     "reproduce": BASE | PLUGINS | {"study", "plan", "records", "engine", "analysis", "report"},
     # Why a program is slow: it is run, watched, recorded, and simulated on other storage.
-    "verdict": BASE | PLUGINS | CAPTURED | {"engine", "report"},
+    "verdict": BASE | PLUGINS | CAPTURED | {"engine", "report", "watching"},
     "library": BASE
     | PLUGINS
     | CAPTURED

@@ -1,4 +1,4 @@
-"""`headrace why -- COMMAND…`: run a program, and say why it takes so long."""
+"""`headrace why -- COMMAND…`: run a program, or watch a running one, and say why it is slow."""
 
 from __future__ import annotations
 
@@ -6,17 +6,33 @@ import json
 import re
 import sys
 import tempfile
+import threading
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli._console import err
+from headrace.errors import UsageError
+from headrace.units import parse_seconds
+
+if TYPE_CHECKING:
+    from headrace.profiles.steps import Recording
+    from headrace.verdict.words import ProgramVerdict
 
 
 def why(
-    command: Annotated[list[str], typer.Argument(help="the program and its arguments, after --")],
+    command: Annotated[
+        list[str] | None, typer.Argument(help="the program and its arguments, after --")
+    ] = None,
+    pid: Annotated[
+        str | None,
+        typer.Option(metavar="PID", help="watch this running process, and what it starts, instead"),
+    ] = None,
+    duration: Annotated[
+        str, typer.Option("--for", help="with --pid: how long; Ctrl-C ends it earlier")
+    ] = "10 s",
     as_json: Annotated[
         bool, typer.Option("--json", help="print the verdict as JSON, on standard error")
     ] = False,
@@ -33,36 +49,76 @@ def why(
     """Run a program and say where its time went, what limits it, and what would change it.
 
     Its input, output and exit code stay as they are; the verdict goes to standard error. Ctrl-C
-    ends the program: the verdict is then about what was seen. Needs neither root nor a study file.
+    ends the program: the verdict is then about what was seen. With --pid a running program is
+    watched from outside. Needs neither root nor a study file.
     """
-    from headrace.profiles.steps import save
     from headrace.records.place import check_place
-    from headrace.report.whole_file import write_whole
-    from headrace.verdict.page import write_page
-    from headrace.verdict.running import run
-    from headrace.verdict.simulating import advice_on
-    from headrace.verdict.words import verdict_of
 
+    if bool(command) == (pid is not None):
+        raise UsageError(
+            "give either a program after -- or --pid",
+            hint="for example headrace why -- python my_analysis.py",
+        )
     if keep is not None:
         check_place(keep, "--keep")  # before the program runs
         keep.mkdir(parents=True, exist_ok=True)
     if page is not None:
         check_place(page.absolute().parent, "--page")
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(command[0]).name) or "job"
-    seen = run(command, name, keep or Path(tempfile.gettempdir()))
-    verdict = verdict_of(seen.observation, *advice_on(seen.observation, seen.recording))
-    text = json.dumps(asdict(verdict), indent=1)
-    if keep is not None:
-        if seen.recording is not None:
-            save(seen.recording, keep / "profile.toml")
-        write_whole(keep / "verdict.json", lambda to: to.write_text(text + "\n"))
-        write_page(verdict, keep / "verdict.html")
-    if page is not None:
-        write_page(verdict, page)
+    if pid is not None:
+        code, recording, verdict = 0, None, _of_process(pid, duration)
+    else:
+        code, recording, verdict = _of_command(command or [], keep)
+    _write(verdict, recording, keep, page)
     if as_json:
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(_json(verdict))
     else:
         for line in verdict.lines:
             err.print(line, markup=False)
-    code = seen.exit_code
     sys.exit(code if code >= 0 else 128 - code)
+
+
+def _of_command(
+    command: list[str], keep: Path | None
+) -> tuple[int, Recording | None, ProgramVerdict]:
+    from headrace.verdict.running import run
+    from headrace.verdict.simulating import advice_on
+    from headrace.verdict.words import verdict_of
+
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(command[0]).name) or "job"
+    seen = run(command, name, keep or Path(tempfile.gettempdir()))
+    verdict = verdict_of(seen.observation, *advice_on(seen.observation, seen.recording))
+    return seen.exit_code, seen.recording, verdict
+
+
+def _of_process(pid: str, duration: str) -> ProgramVerdict:
+    from headrace.system.stopping import stopping_on_signals
+    from headrace.verdict.attached import attend
+    from headrace.verdict.words import verdict_of
+
+    try:
+        duration_s = parse_seconds(duration)
+    except ValueError as error:
+        raise UsageError(f"--for {duration}: {error}") from None
+    stop = threading.Event()
+    with stopping_on_signals(stop):
+        return verdict_of(attend(pid, duration_s, stop.is_set))
+
+
+def _write(
+    verdict: ProgramVerdict, recording: Recording | None, keep: Path | None, page: Path | None
+) -> None:
+    from headrace.profiles.steps import save
+    from headrace.report.whole_file import write_whole
+    from headrace.verdict.page import write_page
+
+    if keep is not None:
+        if recording is not None:
+            save(recording, keep / "profile.toml")
+        write_whole(keep / "verdict.json", lambda to: to.write_text(_json(verdict)))
+        write_page(verdict, keep / "verdict.html")
+    if page is not None:
+        write_page(verdict, page)
+
+
+def _json(verdict: ProgramVerdict) -> str:
+    return json.dumps(asdict(verdict), indent=1) + "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -39,6 +40,15 @@ def jumps(steps: Steps) -> npt.NDArray[np.bool_]:
     return found
 
 
+def again(steps: Steps) -> npt.NDArray[np.bool_]:
+    """Return which steps begin where one before began, in the same page of the same file."""
+    pages = np.column_stack([steps.file, steps.offset // mmap.PAGESIZE])
+    _, first = np.unique(pages, axis=0, return_index=True)
+    found = np.ones(len(steps), bool)
+    found[first] = False
+    return found
+
+
 def accesses_of(recording: Recording, places: Mapping[str, StoragePlace]) -> tuple[Access, ...]:
     """Return the accesses of each place, by the time that was waited there, most first."""
     steps = recording.steps
@@ -61,6 +71,7 @@ def _access(
     slow = waited(steps)
     lasted_s = (steps.end_ns - steps.start_ns)[slow] * 1e-9
     slow_reads = is_read(steps)[slow]
+    lost = _lost(reads, recording) if place.kind == "block" else np.zeros(len(reads), bool)
     written = steps.length[steps.op == Op.WRITE]
     return Access(
         place=place,
@@ -80,5 +91,12 @@ def _access(
         waited_s=float(lasted_s.sum()),
         slow_reads=int(slow_reads.sum()),
         slow_read_s=float(lasted_s[slow_reads].mean()) if slow_reads.any() else 0.0,
+        again_s=float((reads.end_ns - reads.start_ns)[lost].sum() * 1e-9),
         other_calls_s=float(lasted_s[~slow_reads].sum()),
     )
+
+
+def _lost(reads: Steps, recording: Recording) -> npt.NDArray[np.bool_]:
+    """Return which reads waited for what had been read before; parts of a page do not count."""
+    cached = np.array([not file.direct for file in recording.files] or [True])
+    return waited(reads) & again(reads) & (reads.length >= mmap.PAGESIZE) & cached[reads.file]

@@ -54,6 +54,8 @@ class Access:
     """Reads that waited for storage."""
     slow_read_s: float = 0.0
     """Mean time of one of these."""
+    again_s: float = 0.0
+    """Of `waited_s`: reads of what it had read before, so memory had lost it."""
     other_calls_s: float = 0.0
     """Of `waited_s`: in calls that read nothing (writes, opens, stats, fsync …)."""
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from headrace.system.doing import Doing
+from headrace.verdict.doing import Doing
 from headrace.verdict.observation import Access, ShareKind, TimeShare
 
 _OF_DOING: dict[Doing, ShareKind] = {
@@ -60,7 +60,7 @@ def shares_of(counts: Counts, accesses: Sequence[Access]) -> tuple[TimeShare, ..
         TimeShare("wait-cpu", "", counts.wait_cpu_s * scale),
         *_storage(counts, on_storage, storage_s * scale),
     ]
-    found += _others(counts, max(0.0, wall_s - sum(share.seconds for share in found)))
+    found += others(counts, max(0.0, wall_s - sum(share.seconds for share in found)))
     return tuple(
         sorted((share for share in found if share.seconds > 0), key=lambda share: -share.seconds)
     )
@@ -86,10 +86,11 @@ def _possible_s(counts: Counts) -> float:
 
 def _storage(counts: Counts, accesses: Sequence[Access], storage_s: float) -> list[TimeShare]:
     """Divide the waits for storage: memory first, the rest as the calls waited."""
-    memory_s = min(storage_s, counts.memory_stall_s)
+    calls_s = sum(each.waited_s for each in accesses)
+    lost = sum(each.again_s for each in accesses) / calls_s if calls_s > 0 else 0.0
+    memory_s = min(storage_s, max(counts.memory_stall_s, lost * storage_s))
     if memory_s < _MEMORY_LEAST * counts.wall_s:
         memory_s = 0.0
-    calls_s = sum(each.waited_s for each in accesses)
     left_s = storage_s - memory_s
     found = [TimeShare("memory", "", memory_s)]
     by_calls_s = min(left_s, calls_s)
@@ -111,8 +112,8 @@ def _storage(counts: Counts, accesses: Sequence[Access], storage_s: float) -> li
     return found
 
 
-def _others(counts: Counts, rest_s: float) -> list[TimeShare]:
-    """Divide what is left by what the samples show."""
+def others(counts: Counts, rest_s: float) -> list[TimeShare]:
+    """Return the time that no other part explains, divided as the samples show."""
     kinds: dict[Doing, int] = {each: counts.samples.get(each, 0) for each in _ASLEEP}
     total = sum(kinds.values())
     if sum(counts.samples.values()) < _SAMPLES_LEAST or not total:

@@ -8,11 +8,14 @@ import time
 from collections import Counter
 from pathlib import Path
 from types import TracebackType
+from typing import Self
+
+from typing_extensions import override
 
 from headrace.probes.family_ledger import FamilyMeter
 from headrace.probes.ledger import LedgerRow
 from headrace.system.accounting import CounterFile, pressure_totals_us
-from headrace.system.doing import Doing, connections, doing, tree
+from headrace.verdict.doing import Doing, connections, doing, tree
 
 _SAMPLE_S = 0.02
 _SHARE_OF_A_CORE = 0.01
@@ -20,24 +23,21 @@ _SHARE_OF_A_CORE = 0.01
 _CONNECTIONS_S = 0.5
 
 
-class ProgramWatch:
-    """Watches a process and its descendants from `__enter__` to `__exit__`."""
+class TreeSampler:
+    """Samples what a process and its descendants do, from `__enter__` to `__exit__`."""
 
     def __init__(self, pid: int) -> None:
         self.samples: Counter[Doing] = Counter()
         self.connections: set[str] = set()
         self.memory_stall_s = 0.0
         self.swapped_in = False
-        self.row: LedgerRow | None = None
         self._pid = pid
         self._connections_due_s = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="headrace-why", daemon=True)
-        self._meter = FamilyMeter(pid, network=False)
         self._before = _memory()
 
-    def __enter__(self) -> ProgramWatch:
-        self._meter.begin()
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -49,7 +49,6 @@ class ProgramWatch:
     ) -> None:
         self._stop.set()
         self._thread.join()
-        self.row = self._meter.end()
         stalled_s, swapped = _memory()
         self.memory_stall_s = stalled_s - self._before[0]
         self.swapped_in = swapped > self._before[1]
@@ -70,6 +69,30 @@ class ProgramWatch:
             self._connections_due_s = time.monotonic() + _CONNECTIONS_S
             self.connections |= set(connections(pids))
         return time.thread_time() - began_s
+
+
+class ProgramWatch(TreeSampler):
+    """Measures the ledger of a process and its descendants, besides."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(pid)
+        self.row: LedgerRow | None = None
+        self._meter = FamilyMeter(pid, network=False)
+
+    @override
+    def __enter__(self) -> Self:
+        self._meter.begin()
+        return super().__enter__()
+
+    @override
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        self.row = self._meter.end()
 
 
 def _memory() -> tuple[float, int]:

@@ -86,7 +86,7 @@ def share_words(share: TimeShare) -> str:
         "wait-cpu": "waiting for CPU",
         "block": f"block I/O on {where}" if where else "block I/O",
         "network": f"network storage {where}" if where else "network storage",
-        "memory": "waiting for memory",
+        "memory": "reading again for lack of memory",
         "connection": f"connection to {where}" if where else "connections",
         "sleep": "asleep",
         "pipe": "pipes or terminal",
@@ -136,7 +136,7 @@ def _limit_words(seen: Observation, limit: ProgramLimit) -> str:
         "cpu": "the CPU: it computes, on "
         f"{seen.seconds('cpu') / seen.wall_s:.2f} of {seen.cores or '?'} cores",
         "wait-cpu": f"too few CPUs: for {share} of its time it could run and had none",
-        "memory": "memory: pages were reclaimed and read again"
+        "memory": "memory: what it had read was dropped, and is read again"
         + (", from swap" if seen.swapped_in else ""),
         "connection": "a connection: it waits for "
         + (short(", ".join(seen.connections)) or "sockets"),

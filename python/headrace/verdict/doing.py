@@ -1,4 +1,4 @@
-"""Base layer: what the threads of a process tree do at one moment, from /proc, unprivileged.
+"""What the threads of a process tree do at one moment, from /proc, unprivileged.
 
 A thread that sleeps names the function of the kernel in which it does (`wchan` of proc(5)): of
 another user's processes it is `0`. The words are those of Linux 4.18 to 6.18.
@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Literal
 
 from headrace.system.accounting import CounterFile, descendants
+from headrace.watching.places import Places
 
 Doing = Literal[
     "running", "block", "network", "fuse", "sleep", "connection", "pipe", "lock", "stopped", "other"
@@ -32,7 +31,6 @@ ORDER: tuple[Doing, ...] = (
     "running", "block", "network", "fuse", "sleep", "connection", "pipe", "lock", "stopped", "other"
 )  # fmt: skip
 """What counts for a tree of processes whose threads do several things."""
-_ESTABLISHED = "01"
 
 
 def doing(pids: Iterable[int]) -> Doing | None:
@@ -83,38 +81,14 @@ def _what(state: str, pid: int, thread: str) -> Doing:
 
 def connections(pids: Iterable[int]) -> list[str]:
     """Return `host:port` of the TCP connections that these processes have, sorted."""
-    inodes: set[str] = set()
-    found: set[str] = set()
+    places, found = Places(), set[str]()
     for pid in pids:
         with contextlib.suppress(OSError):
             for entry in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208
                 with contextlib.suppress(OSError):
-                    target = os.readlink(f"/proc/{pid}/fd/{entry}")  # noqa: PTH115
-                    if target.startswith("socket:["):
-                        inodes.add(target[8:-1])
-        if inodes:
-            for table, bits in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
-                found |= _peers(Path(f"/proc/{pid}/net/{table}"), bits, inodes)
+                    link = os.readlink(f"/proc/{pid}/fd/{entry}")  # noqa: PTH115
+                    wait = places.of_descriptor(pid, int(entry)) if "socket:" in link else None
+                    # A socket that listens has no port at the other end.
+                    if wait is not None and not wait.place.endswith(":0"):
+                        found.add(wait.place)
     return sorted(found)
-
-
-def _peers(table: Path, family: socket.AddressFamily, inodes: set[str]) -> set[str]:
-    found: set[str] = set()
-    with contextlib.suppress(OSError):
-        for line in table.read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[9] in inodes and fields[3] == _ESTABLISHED:
-                address, _, port = fields[2].partition(":")
-                found.add(f"{_address(address, family)}:{int(port, 16)}")
-    return found
-
-
-def _address(text: str, family: socket.AddressFamily) -> str:
-    """Return an address as /proc/net/tcp writes it: words of 32 bits in the machine's order."""
-    import sys
-
-    words = [bytes.fromhex(text[at : at + 8]) for at in range(0, len(text), 8)]
-    if sys.byteorder == "little":
-        words = [word[::-1] for word in words]
-    name = socket.inet_ntop(family, b"".join(words))
-    return f"[{name}]" if ":" in name else name

@@ -1,0 +1,62 @@
+"""Watches a program that runs already: for a verdict, without a recording."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from headrace.verdict.observation import Observation, ShareKind, TimeShare
+from headrace.verdict.shares import Counts, others
+from headrace.verdict.watching import TreeSampler
+from headrace.watching import Watcher, finder_kinds
+from headrace.watching.job import JobSample
+from headrace.watching.ledger import StorageWait
+
+_NOT_RECORDED = "its reads are not known: why -- COMMAND records them"
+
+
+def attend(pid: str, duration_s: float, stop: Callable[[], bool] = lambda: False) -> Observation:
+    """Watch a process with its descendants until the time is over, it ends, or `stop` says so.
+
+    Raises UsageError when there is no such process.
+    """
+    finder = finder_kinds()["pid"]([pid])
+    with Watcher(finder) as watcher, TreeSampler(int(pid)) as sampler:
+        sample = watcher.watch(duration_s, stop)
+    (job,) = sample.jobs
+    return observation_from(job, sampler)
+
+
+def observation_from(job: JobSample, sampler: TreeSampler) -> Observation:
+    """Return what was seen of a watched job since it was first seen."""
+    ledger = job.total.ledger
+    connections = tuple(sorted(sampler.connections))
+    counts = Counts(
+        ledger.wall_s, ledger.on_cpu_s, samples=sampler.samples, connections=connections
+    )
+    shares = [
+        TimeShare("cpu", "", ledger.on_cpu_s),
+        TimeShare("wait-cpu", "", ledger.wait_cpu_s),
+        *(TimeShare(_kind(wait), wait.place, amount) for wait, amount in ledger.waits_s.items()),
+        *others(counts, ledger.other_s),
+    ]
+    return Observation(
+        command=(job.name,),
+        wall_s=ledger.wall_s,
+        shares=tuple(sorted((s for s in shares if s.seconds > 0), key=lambda s: -s.seconds)),
+        connections=connections,
+        cores=len(os.sched_getaffinity(0)),
+        swapped_in=sampler.swapped_in,
+        sources="+".join([*job.sources, "samples"]),
+        samples=sum(sampler.samples.values()),
+        lacks=(*job.lacks, _NOT_RECORDED),
+    )
+
+
+def _kind(wait: StorageWait) -> ShareKind:
+    """A place of network storage is a mount, or the other end of a connection."""
+    if wait.kind == "memory":
+        return "memory"
+    if wait.kind == "block":
+        return "block"
+    return "network" if wait.place.startswith("/") else "connection"
