@@ -19,18 +19,15 @@ impl Network {
     /// Return the most likely bottleneck of a group that starts to send.
     pub(super) fn probable_bottleneck(&self, group: u32) -> u32 {
         let g = &self.groups[group as usize];
-        let share = |side: u32| {
-            let side = &self.sides[side as usize];
-            side.capacity / f64::from(side.flows.max(1))
-        };
-        let (send, receive) = (share(g.send), share(g.receive));
-        if g.limit < send.min(receive) {
-            self.sides.len() as u32 + group
-        } else if send <= receive {
-            g.send
-        } else {
-            g.receive
+        let mut least = (g.limit, self.sides.len() as u32 + group);
+        for number in g.sides.iter() {
+            let side = &self.sides[number as usize];
+            let share = side.capacity / f64::from(side.flows.max(1));
+            if share < least.0 || (share == least.0 && least.1 >= self.sides.len() as u32) {
+                least = (share, number);
+            }
         }
+        least.1
     }
 
     /// Update the one rate that changes when a flow of `group` starts or ends, and return true if
@@ -41,18 +38,22 @@ impl Network {
         if g.bottleneck >= ports {
             return false;
         }
-        let other = if g.bottleneck == g.send { g.receive } else { g.send };
         let hub = self.sides[g.bottleneck as usize];
-        let far = self.sides[other as usize];
+        let mut others = g.sides.iter().filter(|&side| side != g.bottleneck);
         let held = self.bottlenecks[g.bottleneck as usize].flows.len() as u32;
-        // This port limits all of its flows, and the group's other port carries no other group.
-        if held != hub.flows || far.groups > 1 || hub.flows == 0 {
+        // This port limits all of its flows, and the group's others carry no other group.
+        if held != hub.flows
+            || hub.flows == 0
+            || others.any(|side| self.sides[side as usize].groups > 1)
+        {
             return false;
         }
+        let others = g.sides.iter().filter(|&side| side != g.bottleneck);
+        let far = others.map(|side| self.sides[side as usize].capacity).fold(UNLIMITED, f64::min);
         let rate = hub.capacity / f64::from(hub.flows);
         let b = &mut self.bottlenecks[g.bottleneck as usize];
         let own_headroom =
-            if g.flows > 0 { (far.capacity / f64::from(g.flows)).min(g.limit) } else { UNLIMITED };
+            if g.flows > 0 { (far / f64::from(g.flows)).min(g.limit) } else { UNLIMITED };
         b.headroom = b.headroom.min(own_headroom);
         if rate > b.headroom || rate < b.floor {
             return false;
@@ -68,7 +69,7 @@ impl Network {
         self.drop_idle_groups();
         for i in 0..self.active.len() {
             let g = self.groups[self.active[i] as usize];
-            for side in [g.send, g.receive] {
+            for side in g.sides.iter() {
                 self.levels[side as usize].left = self.sides[side as usize].capacity;
             }
             self.tick(g.bottleneck, now);
@@ -90,8 +91,9 @@ impl Network {
             for &Settled { group, rate, .. } in &settled[first..] {
                 let g = self.groups[group as usize];
                 let sum = rate * f64::from(g.flows);
-                self.levels[g.send as usize].left -= sum;
-                self.levels[g.receive as usize].left -= sum;
+                for side in g.sides.iter() {
+                    self.levels[side as usize].left -= sum;
+                }
             }
         }
         self.move_groups(now, &settled);
@@ -102,30 +104,29 @@ impl Network {
     fn compare_levels(&mut self, groups: &[u32]) {
         for &group in groups {
             let g = &self.groups[group as usize];
-            for side in [g.send, g.receive] {
+            for side in g.sides.iter() {
                 let level = &mut self.levels[side as usize];
                 (level.flows, level.lowest) = (0, UNLIMITED);
             }
         }
         for &group in groups {
             let g = &self.groups[group as usize];
-            self.levels[g.send as usize].flows += g.flows;
-            self.levels[g.receive as usize].flows += g.flows;
+            for side in g.sides.iter() {
+                self.levels[side as usize].flows += g.flows;
+            }
         }
         for &group in groups {
             let g = &self.groups[group as usize];
-            for side in [g.send, g.receive] {
+            for side in g.sides.iter() {
                 let level = &mut self.levels[side as usize];
                 level.fair = level.left.max(0.0) / f64::from(level.flows);
             }
         }
         for &group in groups {
             let g = &self.groups[group as usize];
-            let meets = self.levels[g.send as usize]
-                .fair
-                .min(self.levels[g.receive as usize].fair)
-                .min(g.limit);
-            for side in [g.send, g.receive] {
+            let fair = g.sides.iter().map(|side| self.levels[side as usize].fair);
+            let meets = fair.fold(g.limit, f64::min);
+            for side in g.sides.iter() {
                 let level = &mut self.levels[side as usize];
                 level.lowest = level.lowest.min(meets);
             }
@@ -137,19 +138,14 @@ impl Network {
     fn bottleneck_of(&self, group: u32) -> Option<Settled> {
         let ports = self.sides.len() as u32;
         let g = &self.groups[group as usize];
-        let (send, receive) = (self.levels[g.send as usize], self.levels[g.receive as usize]);
-        let (bottleneck, rate) = if g.limit <= send.fair.min(receive.fair)
-            && g.limit <= send.lowest.min(receive.lowest)
-        {
-            (ports + group, g.limit)
-        } else if send.fair <= send.lowest && send.fair <= receive.fair {
-            (g.send, send.fair)
-        } else if receive.fair <= receive.lowest && receive.fair <= send.fair {
-            (g.receive, receive.fair)
-        } else {
-            return None;
-        };
-        Some(Settled { group, bottleneck, rate })
+        let levels = || g.sides.iter().map(|side| (side, self.levels[side as usize]));
+        if levels().all(|(_, level)| g.limit <= level.fair && g.limit <= level.lowest) {
+            return Some(Settled { group, bottleneck: ports + group, rate: g.limit });
+        }
+        let least = levels().fold(UNLIMITED, |least, (_, level)| least.min(level.fair));
+        levels()
+            .find(|(_, level)| level.fair <= level.lowest && level.fair <= least)
+            .map(|(bottleneck, level)| Settled { group, bottleneck, rate: level.fair })
     }
 
     fn move_groups(&mut self, now: Nanos, settled: &[Settled]) {
@@ -173,13 +169,15 @@ impl Network {
         // How far each bottleneck's rate can rise before another port of its flows is saturated.
         for &Settled { group, bottleneck, rate } in settled {
             let g = self.groups[group as usize];
-            let other = if bottleneck == g.send { g.receive } else { g.send };
-            let far = self.sides[other as usize];
-            let room = if far.groups > 1 { rate } else { far.capacity / f64::from(g.flows) };
             let b = &mut self.bottlenecks[bottleneck as usize];
-            b.headroom = b.headroom.min(room).min(g.limit);
-            if far.groups > 1 {
-                b.floor = rate;
+            b.headroom = b.headroom.min(g.limit);
+            for other in g.sides.iter().filter(|&side| side != bottleneck) {
+                let far = self.sides[other as usize];
+                let room = if far.groups > 1 { rate } else { far.capacity / f64::from(g.flows) };
+                b.headroom = b.headroom.min(room);
+                if far.groups > 1 {
+                    b.floor = rate;
+                }
             }
         }
         for same in settled.chunk_by(|a, b| a.bottleneck == b.bottleneck) {

@@ -1,5 +1,8 @@
-//! The network: hosts with full-duplex ports, a non-blocking switch, and flows that share the ports
-//! fairly.
+//! The network: hosts with full-duplex ports, switches, and flows that share the ports fairly.
+//!
+//! Hosts are at a non-blocking core switch, or at leaf switches whose uplinks to the core their
+//! hosts share (oversubscription: the ports of a leaf's hosts may be faster together than its
+//! uplink). Flows between hosts of one leaf do not use its uplink.
 //!
 //! Rates are max-min fair (Bertsekas and Gallager, *Data Networks*, 6.5.2): no flow can get a
 //! higher rate without lowering that of a flow with an equal or lower rate.
@@ -31,10 +34,37 @@ pub struct Port {
     pub flow_bytes_per_s: f64,
 }
 
+/// Uplinks of leaf switches, which the hosts of a leaf share, in both directions alike.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Leaves {
+    /// The leaf of each host; none for a host at the core switch, or beyond the end of the list.
+    pub of_host: Vec<Option<u32>>,
+    /// Of each leaf.
+    pub uplink_bytes_per_s: Vec<f64>,
+}
+
+impl Leaves {
+    fn of(&self, host: u32) -> Option<u32> {
+        self.of_host.get(host as usize).copied().flatten()
+    }
+}
+
+/// The ports and uplinks that flows use, in their direction: two, or up to four.
+#[derive(Clone, Copy, Debug)]
+struct Sides {
+    all: [u32; 4],
+    count: u8,
+}
+
+impl Sides {
+    fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.all[..usize::from(self.count)].iter().copied()
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Group {
-    send: u32,
-    receive: u32,
+    sides: Sides,
     limit: f64,
     flows: u32,
     bottleneck: u32,
@@ -59,9 +89,11 @@ struct Flow {
 /// The network and its flows.
 #[derive(Debug)]
 pub struct Network {
+    /// Two per port (send, receive), then two per leaf's uplink (up, down).
     sides: Vec<PortSide>,
     flow_limits: Vec<f64>,
-    /// Bottlenecks: two per port (send, receive), followed by one per group.
+    leaves: Leaves,
+    /// Bottlenecks: one per side, followed by one per group.
     bottlenecks: Vec<Bottleneck>,
     groups: Vec<Group>,
     group_of: HashMap<(u32, u32), u32>,
@@ -76,15 +108,23 @@ pub struct Network {
 
 impl Network {
     pub fn new(ports: &[Port]) -> Self {
+        Network::with_leaves(ports, Leaves::default())
+    }
+
+    /// As `new`, with hosts at leaf switches.
+    pub fn with_leaves(ports: &[Port], leaves: Leaves) -> Self {
         let side = |capacity| PortSide { capacity, groups: 0, flows: 0 };
+        let uplinks = leaves.uplink_bytes_per_s.iter().flat_map(|&rate| [side(rate), side(rate)]);
         let sides: Vec<_> = ports
             .iter()
             .flat_map(|p| [side(p.send_bytes_per_s), side(p.receive_bytes_per_s)])
+            .chain(uplinks)
             .collect();
         Network {
             bottlenecks: sides.iter().map(|_| Bottleneck::default()).collect(),
             levels: vec![Level::default(); sides.len()],
             sides,
+            leaves,
             flow_limits: ports.iter().map(|p| p.flow_bytes_per_s).collect(),
             groups: Vec::new(),
             group_of: HashMap::new(),
@@ -134,12 +174,28 @@ impl Network {
 
     /// Return the rate that one more flow between two hosts would get, at most.
     pub fn share(&self, from: u32, to: u32) -> f64 {
-        let side = |side: u32| {
-            let side = &self.sides[side as usize];
-            side.capacity / f64::from(side.flows + 1)
-        };
         let limit = self.flow_limits[from as usize].min(self.flow_limits[to as usize]);
-        side(2 * from).min(side(2 * to + 1)).min(limit)
+        let sides = self.sides_between(from, to);
+        sides
+            .iter()
+            .map(|side| &self.sides[side as usize])
+            .fold(limit, |least, side| least.min(side.capacity / f64::from(side.flows + 1)))
+    }
+
+    /// Return the ports and uplinks between two hosts.
+    fn sides_between(&self, from: u32, to: u32) -> Sides {
+        let mut sides = Sides { all: [2 * from, 2 * to + 1, 0, 0], count: 2 };
+        let (leaf, other) = (self.leaves.of(from), self.leaves.of(to));
+        if leaf != other {
+            let first = 2 * self.flow_limits.len() as u32;
+            let up = leaf.map(|leaf| first + 2 * leaf);
+            let down = other.map(|leaf| first + 2 * leaf + 1);
+            for side in [up, down].into_iter().flatten() {
+                sides.all[usize::from(sides.count)] = side;
+                sides.count += 1;
+            }
+        }
+        sides
     }
 
     /// Return the rate at which a host receives at most.
@@ -152,16 +208,10 @@ impl Network {
             return group;
         }
         let limit = self.flow_limits[from as usize].min(self.flow_limits[to as usize]);
+        let sides = self.sides_between(from, to);
         let own = self.bottlenecks.len() as u32;
         self.bottlenecks.push(Bottleneck::default());
-        self.groups.push(Group {
-            send: 2 * from,
-            receive: 2 * to + 1,
-            limit,
-            flows: 0,
-            bottleneck: own,
-            listed: false,
-        });
+        self.groups.push(Group { sides, limit, flows: 0, bottleneck: own, listed: false });
         let group = (self.groups.len() - 1) as u32;
         self.group_of.insert((from, to), group);
         group
@@ -189,7 +239,7 @@ impl Network {
             self.active.push(group);
             self.groups[group as usize].listed = true;
         }
-        for side in [g.send, g.receive] {
+        for side in g.sides.iter() {
             let side = &mut self.sides[side as usize];
             side.flows += 1;
             side.groups += u32::from(first);
@@ -229,16 +279,15 @@ impl Network {
         g.flows -= 1;
         let gone = g.flows == 0;
         let g = *g;
-        for side in [g.send, g.receive] {
+        for side in g.sides.iter() {
             let side = &mut self.sides[side as usize];
             side.flows -= 1;
             side.groups -= u32::from(gone);
         }
         let hub = self.sides[bottleneck.min(self.sides.len() as u32 - 1) as usize];
         let alone = (bottleneck as usize) < self.sides.len() && hub.flows == 0;
-        let far = if bottleneck == g.send { g.receive } else { g.send };
-        if alone && self.sides[far as usize].flows == 0 {
-            // No other flow shares either port, so no other rate changes.
+        if alone && g.sides.iter().all(|side| self.sides[side as usize].flows == 0) {
+            // No other flow shares a port or uplink, so no other rate changes.
             self.set_due(bottleneck);
         } else if !self.adjust(group) {
             self.set_due(bottleneck);

@@ -57,6 +57,23 @@ fn a_flow_limit_holds() {
 }
 
 #[test]
+fn hosts_of_a_leaf_share_its_uplink() {
+    // Ten hosts at a leaf with 4:1 oversubscription, and a server at the core.
+    let mut all = ports(11, 1e8);
+    all[10].send_bytes_per_s = 1e10;
+    let of_host = (0..10).map(|_| Some(0)).collect();
+    let leaves = Leaves { of_host, uplink_bytes_per_s: vec![2.5e8] };
+    let mut network = Network::with_leaves(&all, leaves);
+    (0..10).for_each(|host| network.start(0, 10, host, 100_000_000, u64::from(host)));
+    assert!((network.rate(10, 3) - 2.5e7).abs() < 1.0);
+    // Within the leaf a flow has what its ports leave.
+    network.start(0, 0, 1, 100_000_000, 99);
+    assert!((network.rate(0, 1) - 7.5e7).abs() < 1.0);
+    let (end, _) = *drain(&mut network).last().unwrap();
+    assert!(end.abs_diff(4_000_000_000) < 100, "{end}");
+}
+
+#[test]
 fn a_shared_server_stays_cheap() {
     let mut network = Network::new(&ports(1001, 1.25e9));
     let mut now = 0;
@@ -72,16 +89,28 @@ fn a_shared_server_stays_cheap() {
     assert!(network.refills() - full < 100, "{} refills", network.refills() - full);
 }
 
+/// The ports and uplinks of a flow. Leaf `l` has the uplink `hosts + l`.
+fn sides_of(flow: (u32, u32), hosts: usize, leaves: &Leaves) -> Vec<usize> {
+    let mut sides = vec![2 * flow.0 as usize, 2 * flow.1 as usize + 1];
+    let (from, to) = (leaves.of(flow.0), leaves.of(flow.1));
+    if from != to {
+        sides.extend(from.map(|leaf| 2 * (hosts + leaf as usize)));
+        sides.extend(to.map(|leaf| 2 * (hosts + leaf as usize) + 1));
+    }
+    sides
+}
+
 /// Progressive filling, one flow at a time.
-fn plain(flows: &[(u32, u32)], capacity: &[(f64, f64)]) -> Vec<f64> {
-    let mut left: Vec<f64> = capacity.iter().flat_map(|c| [c.0, c.1]).collect();
+fn plain(flows: &[(u32, u32)], capacity: &[(f64, f64)], leaves: &Leaves) -> Vec<f64> {
+    let uplinks = leaves.uplink_bytes_per_s.iter().flat_map(|&rate| [rate, rate]);
+    let mut left: Vec<f64> = capacity.iter().flat_map(|c| [c.0, c.1]).chain(uplinks).collect();
+    let sides: Vec<_> = flows.iter().map(|&f| sides_of(f, capacity.len(), leaves)).collect();
     let mut rates = vec![0.0; flows.len()];
     let mut open: Vec<usize> = (0..flows.len()).collect();
     while !open.is_empty() {
         let mut count = vec![0.0; left.len()];
         for &f in &open {
-            count[2 * flows[f].0 as usize] += 1.0;
-            count[2 * flows[f].1 as usize + 1] += 1.0;
+            sides[f].iter().for_each(|&side| count[side] += 1.0);
         }
         let level = |side: usize| left[side] / count[side];
         let lowest = (0..left.len())
@@ -89,13 +118,11 @@ fn plain(flows: &[(u32, u32)], capacity: &[(f64, f64)]) -> Vec<f64> {
             .min_by(|&a, &b| level(a).total_cmp(&level(b)));
         let side = lowest.unwrap();
         let rate = level(side);
-        let (fixed, rest): (Vec<usize>, Vec<usize>) = open.iter().partition(|&&f| {
-            2 * flows[f].0 as usize == side || 2 * flows[f].1 as usize + 1 == side
-        });
+        let (fixed, rest): (Vec<usize>, Vec<usize>) =
+            open.iter().partition(|&&f| sides[f].contains(&side));
         for f in fixed {
             rates[f] = rate;
-            left[2 * flows[f].0 as usize] -= rate;
-            left[2 * flows[f].1 as usize + 1] -= rate;
+            sides[f].iter().for_each(|&side| left[side] -= rate);
         }
         open = rest;
     }
@@ -107,6 +134,8 @@ proptest! {
     fn rates_are_max_min_fair_at_all_times(
         capacities in prop::collection::vec((1u32..20, 1u32..20), 2..6),
         steps in prop::collection::vec((0u32..6, 0u32..6, 1u64..1000, any::<bool>()), 1..60),
+        of_host in prop::collection::vec(prop::option::of(0u32..3), 0..6),
+        uplinks in prop::collection::vec(1u32..20, 3),
     ) {
         let n = capacities.len() as u32;
         let rates: Vec<_> = capacities
@@ -121,7 +150,9 @@ proptest! {
                 flow_bytes_per_s: f64::INFINITY
             })
             .collect();
-        let mut network = Network::new(&ports);
+        let uplink_bytes_per_s = uplinks.iter().map(|&rate| f64::from(rate) * 1e6).collect();
+        let leaves = Leaves { of_host, uplink_bytes_per_s };
+        let mut network = Network::with_leaves(&ports, leaves.clone());
         let mut live: Vec<(u64, u32, u32)> = Vec::new();
         let mut now = 0;
         for (tag, (from, to, kib, finish)) in steps.into_iter().enumerate() {
@@ -139,7 +170,7 @@ proptest! {
                 }
             }
             let pairs: Vec<_> = live.iter().map(|l| (l.1, l.2)).collect();
-            for ((_, from, to), expected) in live.iter().zip(plain(&pairs, &rates)) {
+            for ((_, from, to), expected) in live.iter().zip(plain(&pairs, &rates, &leaves)) {
                 let got = network.rate(*from, *to);
                 prop_assert!(
                     (got - expected).abs() < 1e-6 * expected,

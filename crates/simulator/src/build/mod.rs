@@ -11,7 +11,7 @@ mod services;
 use std::collections::HashMap;
 
 use headrace_model::link::tcp::Tcp;
-use headrace_model::link::{Network, Port};
+use headrace_model::link::{Leaves, Network, Port};
 use headrace_model::slots::Slab;
 
 use crate::outcome::Counters;
@@ -21,6 +21,16 @@ use crate::scenario::{Feed, HostSpec, Scenario, ScenarioError};
 use crate::world::{Event, Feeder, Host, Slot, World};
 
 pub(crate) use hosts::port;
+
+/// Return the leaf switch of each node.
+fn leaves(scenario: &Scenario) -> Leaves {
+    let Some(spec) = scenario.leaves else { return Leaves::default() };
+    let nodes: u32 = scenario.nodes.iter().map(|node| node.count).sum();
+    Leaves {
+        of_host: (0..nodes).map(|node| Some(node / spec.nodes)).collect(),
+        uplink_bytes_per_s: vec![spec.uplink_bytes_per_s; nodes.div_ceil(spec.nodes) as usize],
+    }
+}
 
 impl<'a> World<'a> {
     /// Build the initial state.
@@ -49,7 +59,7 @@ impl<'a> World<'a> {
             vectors: Slab::default(),
             fetches: Slab::default(),
             tasks: Slab::default(),
-            network: Network::new(&ports),
+            network: Network::with_leaves(&ports, leaves(scenario)),
             tcp: scenario.tcp.map(|spec| Tcp::new(spec, ports.len())),
             network_timer: None,
             client_instances: HashMap::new(),

@@ -179,6 +179,10 @@ impl Scenario {
             let name = fault.host.split('[').next().unwrap_or_default();
             known(format!("faults[{number}].host"), name, hosts().map(|h| h.name.as_str()))?;
         }
+        if let Some(leaves) = &self.leaves {
+            at_least_one("leaves.nodes".into(), u64::from(leaves.nodes))?;
+            positive("leaves.uplink_bytes_per_s".into(), leaves.uplink_bytes_per_s)?;
+        }
         if let Some(tcp) = &self.tcp {
             let packets = u64::from(tcp.initial_window_packets);
             at_least_one("tcp.initial_window_packets".into(), packets)?;

@@ -100,10 +100,23 @@ pub struct Scenario {
     /// Windows of TCP and buffers of switches; without it flows have their fair rate at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpSpec>,
+    /// Leaf switches of the nodes; without it all hosts are at one non-blocking switch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leaves: Option<LeafSpec>,
     #[serde(default)]
     pub power: SitePower,
     #[serde(default)]
     pub observe: ObserveSpec,
+}
+
+/// Leaf switches: each has the next `nodes` nodes, in their order, which share its uplink to the
+/// core switch. Servers are at the core switch.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeafSpec {
+    pub nodes: u32,
+    /// In each direction.
+    pub uplink_bytes_per_s: f64,
 }
 
 /// Contents of the page caches at the start.

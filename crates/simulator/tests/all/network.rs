@@ -84,3 +84,27 @@ fn a_long_link_makes_each_read_after_a_pause_start_slowly() {
     assert!((0.05..0.2).contains(&continuous), "{continuous}");
     assert!((0.05..0.2).contains(&(paused / CALLS as f64)), "{paused}");
 }
+
+#[test]
+fn nodes_of_a_leaf_share_its_uplink() {
+    // Eight nodes with a job each read 20 MiB from 32 servers: their ports are the limit, then the
+    // uplinks of two leaves, to which all bytes go.
+    let read = |uplink: Option<f64>| {
+        let mut scenario = striped(32, json!(null));
+        scenario["nodes"][0]["count"] = json!(8);
+        scenario["files"][0]["count"] = json!(8);
+        scenario["run"]["load"]["jobs"] = json!(8);
+        if let Some(rate) = uplink {
+            scenario["leaves"] = json!({"nodes": 4, "uplink_bytes_per_s": rate});
+        }
+        let outcome = run(&parse(&scenario)).unwrap();
+        assert_eq!(outcome.hosts.iter().map(|h| h.sent_bytes).sum::<u64>(), 8 * (CALLS << 20));
+        seconds(&outcome)
+    };
+    let free = read(None);
+    assert!((read(Some(4.0 * 125e6)) / free - 1.0).abs() < 0.02);
+    let shared = read(Some(125e6));
+    let least = 4.0 * (CALLS << 20) as f64 / 125e6;
+    assert!((least..1.1 * least).contains(&shared), "{shared} {least}");
+    assert!(shared > 3.0 * free);
+}
