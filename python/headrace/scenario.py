@@ -469,6 +469,13 @@ class Tcp(TypedDict):
     port_buffer_bytes: int
 
 
+class Leaves(TypedDict):
+    """Leaf switches of the nodes, which share an uplink to the core switch."""
+
+    nodes: int
+    uplink_bytes_per_s: float
+
+
 class Observe(TypedDict):
     """What is recorded besides the results of jobs."""
 
@@ -490,5 +497,6 @@ class Scenario(TypedDict):
     run: RunSpec
     power: Power
     tcp: NotRequired[Tcp]
+    leaves: NotRequired[Leaves]
     observe: Observe
     faults: NotRequired[list[HostFault]]

@@ -213,6 +213,15 @@ class SiteTcp(Section):
     )
 
 
+class SiteLeaf(Section):
+    """`[site.leaf]`: simulated: switches between the nodes and the core switch."""
+
+    nodes: int = Field(ge=1, le=MOST_HOSTS, description="nodes at each leaf switch")
+    uplink: BytesPerS = Field(
+        gt=0, description="of all links of a leaf to the core switch together, in each direction"
+    )
+
+
 class Site(Section):
     """`[site]`: nodes, servers, links, power of a real or imagined cluster."""
 
@@ -222,6 +231,11 @@ class Site(Section):
         None,
         description="simulated: windows of connections and buffers of switches; flows have their "
         "fair rate at once when not given",
+    )
+    leaf: SiteLeaf | None = Field(
+        None,
+        description="simulated: nodes are at leaf switches and share their uplinks; servers are at "
+        "the core switch, which has no limit of its own",
     )
     switch: str | SiteSwitch | None = Field(
         None, description="switches: a name of the catalog, or a table with `power`, `count`"

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import headrace
@@ -357,3 +358,24 @@ def test_what_every_reader_reads_comes_over_the_wire(tmp_path: Path) -> None:
         assert (trial["status"], trial["cause"], reasons) == ("done", None, [])
         received = trial["probes"]["network"]["node-0"]["bytes_received"]
         assert received > asked[trial["id"]] > 100_000
+    assert_simulated_messages_are_as_many(results, tmp_path)
+
+
+def assert_simulated_messages_are_as_many(results: Path, folder: Path) -> None:
+    """uproot reads by vectored reads, which the simulated client does, too."""
+    modelled = READERS.replace('kind = "xrootd"', 'kind = "xrootd"\nbricks = { drive = "DRIVE" }')
+    modelled = modelled.replace("DRIVE", "samsung-870-evo-1tb").replace(', "rdataframe"', "")
+    (folder / "modelled.toml").write_text(modelled.replace(', "event-loop"', ""))
+    made = jobs_of(headrace.simulate(folder / "modelled.toml", folder / "made"))
+    # ROOT's readers do not see how long files took to open.
+    real = [job for job in jobs_of(results) if job["open_s"] is not None]
+    assert len(real) == len(made) == 1 and real[0]["open_s"] > 0
+    assert made[0]["read_calls"] == real[0]["read_calls"] < 20
+
+
+def jobs_of(results: Path) -> list[dict[str, Any]]:
+    return [
+        job
+        for file in sorted(results.glob("trials/*/jobs.parquet"))
+        for job in pq.read_table(file).to_pylist()
+    ]

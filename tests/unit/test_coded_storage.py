@@ -179,3 +179,18 @@ def test_the_words_of_tcp_reach_the_simulator() -> None:
         "port_buffer_bytes": 64 << 10,
     }
     assert simulated(made)["counters"]["tcp"]["timeouts"] >= 0
+
+
+def test_nodes_of_a_leaf_share_its_uplink_to_the_servers() -> None:
+    def seconds(site: str) -> float:
+        text = STUDY.replace(
+            '[site.node]\nlink = "10 GbE"', f'[site.node]\nlink = "10 GbE"\n{site}'
+        )
+        return simulated(scenario("eos", text=text))["end_ns"] * 1e-9
+
+    eight = "count = 8\n"
+    free = seconds(eight)
+    wide = seconds(eight + '[site.leaf]\nnodes = 4\nuplink = "40 Gb/s"\n')
+    narrow = seconds(eight + '[site.leaf]\nnodes = 4\nuplink = "200 Mb/s"\n')
+    assert wide == pytest.approx(free, rel=0.02)
+    assert narrow > 4 * FILE_BYTES / 25e6 > 1.5 * free

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import shutil
+import sys
 from typing import Any
 
 from typing_extensions import override
@@ -24,8 +25,10 @@ class XrootdProtocol(UrlProtocol):
 
     @override
     def load(self) -> None:
+        if "ROOT" in sys.modules:
+            return  # it has a client library of its own, and two of them in a process crash
         for library in ("XRootD.client", "fsspec_xrootd"):
-            with contextlib.suppress(ImportError):  # ROOT's readers need neither
+            with contextlib.suppress(ImportError):  # said when a file is opened
                 importlib.import_module(library)
 
     @override

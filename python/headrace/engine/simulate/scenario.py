@@ -22,6 +22,7 @@ from headrace.scenario import (
     ServiceSpec,
     Sustained,
 )
+from headrace.site import Site
 from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
 from headrace.targets import ModelledStorage
@@ -72,14 +73,22 @@ def scenario_of(
     }
     if resolved.site is not None and resolved.site.calibration is not None:
         made = calibrated(made, resolved.site.calibration, target_name, workload_name)
-    if resolved.site is not None and (tcp := resolved.site.tcp) is not None:
+    if resolved.site is not None:
+        _network(made, resolved.site)
+    inject(made, resolved, dict(stored.place))
+    return made
+
+
+def _network(made: Scenario, site: Site) -> None:
+    """Set what the site says of connections and switches."""
+    if (tcp := site.tcp) is not None:
         made["tcp"] = {
             "initial_window_packets": tcp.initial_window,
             "min_rto_ns": round(tcp.rto_min * 1e9),
             "port_buffer_bytes": tcp.port_buffer or 0,
         }
-    inject(made, resolved, dict(stored.place))
-    return made
+    if (leaf := site.leaf) is not None:
+        made["leaves"] = {"nodes": leaf.nodes, "uplink_bytes_per_s": leaf.uplink}
 
 
 _Part = TypeVar("_Part", HostSpec, ServiceSpec)
