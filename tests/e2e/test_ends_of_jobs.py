@@ -134,7 +134,7 @@ path = "storage"
 create = true
 [workload.search]
 kind = "analysis"
-data = { events = 16_000, files = 2, cluster_events = 500 }
+data = { events = 8_000, files = 2, cluster_events = 500 }
 [factors]
 slots = [2, 1]
 [plan]
@@ -175,10 +175,10 @@ def test_a_killed_packet_worker_loses_its_packet_alone(workspace: Workspace) -> 
     assert killed["packets"]["handed_out_again"] == 1, "what it had finished is kept"
     assert death["events_again"] % 500 == 0 and "SIGKILL" in death["cause"]
     for trial in trials:
-        assert trial["packets"]["events"] == 16_000
+        assert trial["packets"]["events"] == 8_000
         assert trial["packets"]["events_not_processed"] == 0
     events = duckdb.sql(
         f"SELECT sum(events) FROM '{making}/trials/*/jobs.parquet' GROUP BY filename"
     ).fetchall()
-    assert events == [(16_000,), (16_000,)]
+    assert events == [(8_000,), (8_000,)]
     assert killed["results"] == other["results"], "histograms are equal, bin by bin"

@@ -236,11 +236,20 @@ def merged(search: Workload, result: PoolResult) -> tuple[int, dict[str, Any]]:
     )
 
 
-@pytest.mark.parametrize("slots", [1, 3])
+# Each packet takes a fifth of a second of CPU time. Of 24, each of three workers takes some.
+@pytest.mark.parametrize(("slots", "packet_events"), [(1, 1000), (3, 250)])
 def test_packets_of_a_dead_worker_are_done_by_others(
-    slots: int, launcher: Launcher, journal: Journal, tmp_path: Path, datasets: Path
+    slots: int,
+    packet_events: int,
+    launcher: Launcher,
+    journal: Journal,
+    tmp_path: Path,
+    datasets: Path,
 ) -> None:
-    wanted, search = packets_task(journal, tmp_path, datasets, slots, lambda file, slot: False)
+    def made(dies: Callable[[str, int], bool]) -> tuple[PoolTask, Workload]:
+        return packets_task(journal, tmp_path, datasets, slots, dies, packet_events=packet_events)
+
+    wanted, search = made(lambda file, slot: False)
     whole = merged(search, run(launcher, wanted))
     given: list[int] = []
 
@@ -248,13 +257,13 @@ def test_packets_of_a_dead_worker_are_done_by_others(
         given.append(slot)
         return slot == 0 and given.count(0) == 3
 
-    wanted, search = packets_task(journal, tmp_path, datasets, slots, third_packet_of_slot_0)
+    wanted, search = made(third_packet_of_slot_0)
     result = run(launcher, wanted)
     assert sorted(job.exit for job in result.jobs).count("killed") == 1
     assert result.packets is not None
     assert result.packets.handed_out_again == 1, "the one in its hands"
     (death,) = result.packets.deaths
-    assert death.events_kept == 2 * 250, "results came with its requests"
+    assert death.events_kept == 2 * packet_events, "results came with its requests"
     assert result.packets.events_not_processed == 0
     assert merged(search, result) == whole
 
