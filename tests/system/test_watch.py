@@ -17,12 +17,16 @@ import pytest
 
 from headrace.catalog import entry
 from headrace.system import emulator
+from headrace.system.cgroups import MemoryLimit
 from headrace.system.journal import Journal
 from headrace.system.owned import work_directory
 from headrace.system.shared_settings import set_file
 from headrace.system.waiting import wait_until
+from headrace.targets import TargetContext
 from headrace.watching import JobSample, Watcher
 from headrace.watching.finders.pid import PidFinder
+from headrace.watching.ledger import StorageWait
+from served_targets import made, standing
 
 JOB = Path(__file__).with_name("watched_jobs.py")
 POINTS = 0.02
@@ -86,6 +90,11 @@ def watched(
     ]
 
 
+def within(limit: MemoryLimit) -> list[str]:
+    """Starts a program under a limit."""
+    return ["sh", "-c", f'echo $$ > {limit.group}/cgroup.procs; exec "$@"', "sh"]
+
+
 def check(sample: JobSample, truth: dict[str, float], **expected: float) -> None:
     shares = sample.total.ledger.shares
     known = {"on_cpu": truth["on_cpu"], "wait_cpu": truth["wait_cpu"], **expected}
@@ -104,18 +113,29 @@ def test_jobs_that_share_a_cpu(tmp_path: Path) -> None:
             assert truth["wait_cpu"] > 0.3
 
 
-@pytest.fixture(scope="module")
-def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[emulator.EmulatedDevice]:
-    """An emulated disk, whose reads take milliseconds."""
-    place = tmp_path_factory.mktemp("disk")
+@contextmanager
+def attached(drive: str, place: Path) -> Generator[emulator.EmulatedDevice]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADRACE_JOURNAL_DIR", str(place / "journal"))
         with Journal.open("a test") as journal:
             directory, _ = work_directory(journal, place)
-            drive: Any = {"drives": [entry("drives", "seagate-st3750640ns").table]}
-            made = emulator.attach(journal, drive, 256 << 20, directory, seed=1)
+            storage: Any = {"drives": [entry("drives", drive).table]}
+            made = emulator.attach(journal, storage, 256 << 20, directory, seed=1)
             yield made
             made.detach()
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[emulator.EmulatedDevice]:
+    """An emulated disk, whose reads take milliseconds."""
+    with attached("seagate-st3750640ns", tmp_path_factory.mktemp("disk")) as made:
+        yield made
+
+
+@pytest.fixture
+def ssd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[emulator.EmulatedDevice]:
+    with attached("mtron-msp-sata7035064", tmp_path_factory.mktemp("ssd")) as made:
+        yield made
 
 
 @needs_root
@@ -141,3 +161,77 @@ def test_random_reads_of_a_disk(
             waits_s = sample.total.ledger.waits_s
             assert max(waits_s, key=lambda wait: waits_s[wait]).place == disk.name
             assert sample.total.moved.storage_read == pytest.approx(truth["bytes"], rel=0.05)
+
+
+@needs_root
+@pytest.mark.machine
+def test_pages_that_memory_was_too_short_for(
+    ssd: emulator.EmulatedDevice, tmp_path: Path, journal: Journal
+) -> None:
+    """A job reads 32 MiB at random with 20 MiB of memory: the more it has read, the more of its
+    reads are of pages that it had before."""
+    limit = MemoryLimit(journal, 20 << 20)
+    with limit, jobs(tmp_path, (ssd.device, 32 << 20, 0, 0), before=within(limit)) as running:
+        for sample, truth in watched(running, 12):
+            assert truth["again"] > 0.05
+            shares = sample.total.ledger.shares
+            # It also waits for pages of its own program, which its reads pushed out of memory.
+            asleep = 1 - truth["on_cpu"] - truth["wait_cpu"]
+            assert shares["wait_block"] + shares["wait_memory"] == pytest.approx(asleep, abs=POINTS)
+            # An upper estimate, since it is made from bytes.
+            assert shares["wait_memory"] > truth["again"] - POINTS
+            assert "memory: refaults of the control group" in sample.sources
+
+
+@needs_root
+@pytest.mark.machine
+def test_reads_of_network_storage(context: TargetContext, tmp_path: Path) -> None:
+    """A job reads a file of an NFS server at random."""
+    with standing(made("nfs"), context) as (location, _):
+        (folder,) = location.node_directories
+        file = folder / "data"
+        size = 64 << 20
+        file.write_bytes(os.urandom(1 << 20) * 64)
+        fd = os.open(file, os.O_RDONLY)
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+        with jobs(tmp_path, (file, size, 0.002, 0, "direct")) as running:
+            for sample, truth in watched(running):
+                assert truth["reads"] > 0.02
+                check(sample, truth, wait_network=truth["reads"])
+                waits_s = sample.total.ledger.waits_s
+                longest = max(waits_s, key=lambda wait: waits_s[wait])
+                assert longest == StorageWait("network", str(folder))
+
+
+_AS_ANOTHER_USER = """
+import os, sys
+import headrace.cli._watch_show, headrace.watching.finders.pid, headrace.watching.view
+from headrace.cli.watch import watch
+os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
+watch(pid=[sys.argv[1]], once=True, interval="0.3 s")
+"""
+
+
+@needs_root
+def test_a_process_of_another_user() -> None:
+    """CPU, run queue and state are seen; what is missing is named."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        try:
+            ended = subprocess.run(
+                [sys.executable, "-c", _AS_ANOTHER_USER, str(process.pid)],
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+        finally:
+            process.kill()
+    assert ended.returncode == 0 and not ended.stderr
+    assert f"{process.pid} sleep" in ended.stdout and "100%" in ended.stdout
+    for missing in ("/proc/PID/io", "/proc/PID/syscall"):
+        assert any(
+            line.startswith("not readable") and missing in line
+            for line in ended.stdout.splitlines()
+        )

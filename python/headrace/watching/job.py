@@ -13,6 +13,7 @@ from headrace.probes.ledger import of_processes
 from headrace.system.accounting import NS_PER_TICK, Times, possible
 from headrace.system.taskstats import TaskDelays, TaskstatsSocket
 from headrace.watching.finders import FoundJob
+from headrace.watching.group_memory import GroupMemory
 from headrace.watching.ledger import JobLedger, Spent, State, StorageWait, WaitEstimate
 from headrace.watching.process import Moved, ProcessCounters, ProcessReading, start_ticks
 
@@ -47,6 +48,24 @@ class Used:
             spent.wall_ns, spent.run_ns, spent.wait_cpu_ns, {**spent.waits_ns}, spent.variance_ns2
         )
         return Used(kept, self.moved, self.user_s, self.system_s, self.samples, {**self.counted_ns})
+
+    def blame_memory(self, refault_bytes: int) -> None:
+        """Move waits for pages that had been in memory before from storage to memory.
+
+        The share is that of these bytes among those read from storage. Where the kernel counts the
+        time of such waits, its count stays.
+        """
+        share = (
+            min(1.0, refault_bytes / self.moved.storage_read) if self.moved.storage_read else 0.0
+        )
+        lacking = StorageWait("memory", "")
+        for waits in (self.spent.waits_ns, self.counted_ns):
+            if share and not (waits is self.counted_ns and lacking in waits):
+                moved = 0.0
+                for wait in [each for each in waits if each.kind != "memory"]:
+                    moved += share * waits[wait]
+                    waits[wait] *= 1 - share
+                waits[lacking] = waits.get(lacking, 0.0) + moved
 
     def by_kernel(self) -> Used:
         """Return the same with the waits as the kernel counts them."""
@@ -109,6 +128,8 @@ class JobMeter:
         self._believed = True
         self._total = Used()
         self._denied = False
+        self._memory = GroupMemory()
+        self._refaults_seen = False
 
     # -- which processes --
 
@@ -163,9 +184,13 @@ class JobMeter:
                 before = {**before, **self._older(before, now)}
         last = Used()
         last.spent.wall_ns = now_ns - self._last_ns
+        last.moved = self._bytes(before, now, first)
+        refaults = self._memory.refault_bytes(now.keys())
         if not first:
             self._add_times(last, before, now, ended)
-        last.moved = self._bytes(before, now, first)
+            if refaults is not None:
+                self._refaults_seen = True
+                last.blame_memory(refaults)
         self._readings, self._last_ns = now, now_ns
         self._total.add(last)
         self.states.clear()
@@ -309,6 +334,8 @@ class JobMeter:
             found.append("storage waits: samples of thread states")
         if any(reading.io_readable for reading in self._readings.values()):
             found.append("bytes: /proc/PID/io")
+        if self._refaults_seen:
+            found.append("memory: refaults of the control group")
         return tuple(found)
 
     def _lacks(self) -> tuple[str, ...]:
@@ -324,6 +351,7 @@ class JobMeter:
         for counters in self.processes.values():
             counters.close()
         self.processes.clear()
+        self._memory.close()
 
 
 def processes_of(group: os.PathLike[str]) -> list[int]:

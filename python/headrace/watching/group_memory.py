@@ -1,0 +1,82 @@
+"""Pages that a job reads again because memory was short, from the memory control group it has for
+itself (version 1 and 2): `workingset_refault_…` of memory.stat."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from headrace.system.accounting import CounterFile
+from headrace.system.mounts import read_mounts
+
+_PAGE_BYTES = os.sysconf("SC_PAGESIZE")
+_OWN_S = 10.0
+"""Time between two looks whether the group has processes of others."""
+
+
+class GroupMemory:
+    """Refaults of the memory control group of one job; none while others are in its group."""
+
+    def __init__(self) -> None:
+        self._file: CounterFile | None = None
+        self._looked_s = -1e9
+        self._last: int | None = None
+
+    def refault_bytes(self, pids: Collection[int]) -> int | None:
+        """Return the bytes of refaults since the last call; None when they cannot be known."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s > _OWN_S and pids:
+            self._looked_s = now_s
+            self._find(pids)
+        if self._file is None:
+            return None
+        try:
+            text = self._file.read()
+        except OSError:
+            self.close()
+            return None
+        pages = sum(
+            int(line.split()[1])
+            for line in text.splitlines()
+            if line.startswith(b"workingset_refault")
+        )
+        before, self._last = self._last, pages
+        return None if before is None else max(0, pages - before) * _PAGE_BYTES
+
+    def _find(self, pids: Collection[int]) -> None:
+        group = _memory_group(next(iter(pids)))
+        own = False
+        if group is not None:
+            with contextlib.suppress(OSError, ValueError):
+                inside = {int(line) for line in (group / "cgroup.procs").read_text().split()}
+                own = inside <= set(pids)
+        if not own or group is None:
+            self.close()
+        elif self._file is None:
+            with contextlib.suppress(OSError):
+                self._file = CounterFile(group / "memory.stat", 16384)
+
+    def close(self) -> None:
+        """Safe to call twice."""
+        if self._file is not None:
+            self._file.close()
+        self._file, self._last = None, None
+
+
+def _memory_group(pid: int) -> Path | None:
+    """Return the directory of the memory control group of a process; None for the topmost one."""
+    with contextlib.suppress(OSError, ValueError):
+        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+        groups = {line.split(":", 2)[1]: line.split(":", 2)[2] for line in lines}
+        for mount in read_mounts():
+            v1 = mount.filesystem == "cgroup" and "memory" in mount.super_options
+            if not v1 and mount.filesystem != "cgroup2":
+                continue
+            path = groups.get("memory" if v1 else "", "/")
+            group = mount.directory / path.removeprefix(mount.root).lstrip("/")
+            if path != "/" and (group / "memory.stat").is_file():
+                return group
+    return None
