@@ -24,6 +24,10 @@ LONG = (
     "system/test_own_files_on_targets.py",
     "system/test_job_pool.py",
     "e2e/test_main_job.py",
+    "e2e/test_ssh_study.py",
+    "e2e/test_simulate.py",
+    "e2e/test_simulate_on_dask.py",
+    "e2e/test_dask_study.py",
 )
 """Files that take longest: before others of `system`, so that none is left to one process at the
 end."""
