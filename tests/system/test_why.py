@@ -19,7 +19,7 @@ from headrace.system.journal import Journal
 from headrace.system.page_cache import drop_files
 from headrace.targets import TargetContext
 from served_targets import made, standing
-from workspace import Workspace
+from workspace import HEADRACE, Workspace
 
 SPIN = (
     "import time\nend = time.process_time() + 1.5\nwhile time.process_time() < end: sum(range(999))"
@@ -300,3 +300,58 @@ def test_less_memory_than_it_reads_again(
         target.release(context)
     assert verdict["limit"]["kind"] in ("memory", "block"), verdict
     assert part(verdict, "memory") > 0.1, ended.stderr
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_a_remote_file_over_xrootd(
+    workspace: Workspace, context: TargetContext, tmp_path: Path
+) -> None:
+    """Reads over a slow link: every one waits for the connection."""
+    source = tmp_path / "data.bin"
+    source.write_bytes(os.urandom(6 << 20))
+    target = made("xrootd")
+    code = """
+import sys
+from XRootD import client
+file = client.File()
+assert file.open(sys.argv[1])[0].ok
+for number in range(60):
+    assert len(file.read(number * 100_000, 100_000)[1]) == 100_000
+"""
+    with standing(target, context) as (location, within):
+        (held,) = target.upload([source], "data", within, lambda _: None)
+        assert within.cluster is not None
+        node = within.cluster["node-0"]
+        (server,) = (each for each in location.servers.values())
+        slow = [
+            "tc",
+            "qdisc",
+            "replace",
+            "dev",
+            "eth0",
+            "root",
+            "tbf",
+            "rate",
+            "16mbit",
+            "burst",
+            "64kb",
+            "latency",
+            "1s",
+        ]
+        inside = ["nsenter", f"--net=/proc/{server.pids[0]}/ns/net", "--", *slow]
+        subprocess.run(inside, check=True)
+        words = ("why", "--keep", "kept", "--", sys.executable, "-c", code, str(held.url))
+        ended = subprocess.run(
+            node.command([str(HEADRACE), *words]),
+            cwd=workspace.place,
+            env={**os.environ, **location.environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+    assert ended.returncode == 0, ended.stderr
+    verdict = json.loads((workspace.place / "kept" / "verdict.json").read_text())
+    assert verdict["limit"]["kind"] == "connection", ended.stderr
+    assert verdict["advice"] is None
+    assert "a nearer or faster server" in ended.stderr

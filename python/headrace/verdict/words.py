@@ -213,7 +213,7 @@ def _advice_words(advice: Advice) -> str:
 
 
 def _doubt(seen: Observation, advice: Advice | None, no_advice: str) -> str:
-    """Return how well the simulation agrees, the sources of times, and what was not seen."""
+    """Return how well the simulation agrees, what was not seen, and the sources of times."""
     said: list[str] = []
     if advice is not None:
         agrees = (
@@ -224,8 +224,7 @@ def _doubt(seen: Observation, advice: Advice | None, no_advice: str) -> str:
     elif no_advice:
         said.append(f"not simulated: {no_advice}")
     count = f" ({seen.samples})" if seen.samples else ""
-    said.append(f"from {seen.sources.replace('+', ', ')}{count}")
-    text = "; ".join([*said, *seen.lacks])
+    text = "; ".join([*said, *seen.lacks, f"from {seen.sources.replace('+', ', ')}{count}"])
     return f"{text[:1].upper()}{text[1:]}."
 
 
