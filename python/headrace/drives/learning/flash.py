@@ -35,8 +35,17 @@ DEPTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 SATA_BYTES_PER_S = 600e6
 """Most that a SATA link of 6 Gb/s carries: a faster link is duplex, and has no SATA frames."""
 MODEL_REQUESTS = 1500
-DIES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-CHANNELS = (1, 2, 4, 8, 16)
+LARGE = 32
+"""Sectors above which fewer requests tell as much."""
+MODEL_LARGE_REQUESTS = 300
+MODEL_CAPACITY_BYTES = 256 << 20
+"""Of the model that is fitted, which is built thousands of times; reads see all dies of it."""
+DIES = (1, 2, 4, 8, 16, 32, 64, 128)
+CHANNELS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
+DIES_PER_CHANNEL = (1, 2, 3, 4, 6, 8, 12, 16)
+ROUNDS = 4
+BETTER = 0.97
+"""Error of a layout, divided by that of the best one, below which it is better."""
 PAGE_UNITS = (1, 2, 4, 8, 16)
 FITTED = (
     ("controller.read_overhead_us", "µs"),
@@ -166,21 +175,37 @@ def table_of(device: LearntDevice, layout: FlashLayout, logs: Values) -> Table:
     }
 
 
-def _start(measured: Measured) -> Values:
-    """Return values to begin with, from single latencies and the greatest rates."""
+def _starts(measured: Measured) -> list[Values]:
+    """Return values to begin with: the fit ends in different minima.
+
+    The greatest rate may be that of the link, or of all channels together. What 8 KiB take longer
+    than 4 KiB crosses one channel, if both are of one page.
+    """
     one = measured[ScriptLoad(UNIT, 1)]
     rate = max(result.iops * load.sectors * 512 for load, result in measured.items())
     iops = max(result.iops for result in measured.values())
-    return np.log(
-        [0.2 * one.p50_s * 1e6, 1.1 * iops, 0.6 * one.p50_s * 1e6, 4096 / (0.1 * one.p50_s), rate]
-    )
+    by_link = [0.2 * one.p50_s * 1e6, 1.1 * iops, 0.6 * one.p50_s * 1e6, 4096 / (0.1 * one.p50_s)]
+    more_s = max(measured[ScriptLoad(2 * UNIT, 1)].p50_s - one.p50_s, 0.01 * one.p50_s)
+    read_us = max((0.8 * one.p50_s - more_s) * 1e6, 0.1 * one.p50_s * 1e6)
+    by_channel = [0.2 * one.p50_s * 1e6, 1.1 * iops, read_us, 4096 / more_s]
+    return [
+        np.log([*by_link, rate]),
+        np.log([*by_channel, rate]),
+        np.log([*by_channel, 2.5 * rate]),
+    ]
 
 
 def _misfits(device: LearntDevice, layout: FlashLayout, logs: Values, measured: Measured) -> Values:
     table = table_of(device, layout, logs)
+    table["capacity_bytes"] = min(device.capacity_bytes, MODEL_CAPACITY_BYTES)
     found: list[float] = []
-    modelled = modelled_loads(table, measured, requests=MODEL_REQUESTS, seed=3)
-    for (load, result), model in zip(measured.items(), modelled, strict=True):
+    modelled: dict[ScriptLoad, LoadResult] = {}
+    for requests, large in ((MODEL_REQUESTS, False), (MODEL_LARGE_REQUESTS, True)):
+        loads = [load for load in measured if (load.sectors > LARGE) == large]
+        results = modelled_loads(table, loads, requests=requests, seed=3)
+        modelled |= zip(loads, results, strict=True)
+    for load, result in measured.items():
+        model = modelled[load]
         iops = math.log(model.iops / result.iops)
         if load.sequential:  # fast and slow reads in turn: their median may be of either kind
             found.append(iops)
@@ -222,31 +247,55 @@ def _fit(
 
 
 def _best(device: LearntDevice, measured: Measured, say: Say) -> FlashFit:
-    """Return the best layout and its values: dies first, then channels, then the page."""
-    start = _start(measured)
-    page = _page_units(measured)
+    """Return the best layout and its values: dies in coarse steps, then the neighbours of the best,
+    as long as one is better."""
+    starts = _starts(measured)
     fits: list[FlashFit] = []
     for dies in DIES:
         say(f"the model is fitted with {dies} dies")
-        layout = FlashLayout(dies, min(dies, 8), page)
-        begin = min(fits, key=lambda each: each.error).logs if fits else start
-        fits.append(_fit(device, layout, begin, measured, 8))
+        for page in sorted({_page_units(measured), 2}):
+            layout = FlashLayout(dies, min(dies, 8), page)
+            fits += [_fit(device, layout, start, measured, 5) for start in starts[1:]]
         best = min(fits, key=lambda each: each.error)
-        if dies >= 4 * best.layout.dies and fits[-1].error > 1.05 * best.error:
+        if dies >= 8 * best.layout.dies:
             break
     best = min(fits, key=lambda each: each.error)
-    for channels in CHANNELS:
-        layout = FlashLayout(best.layout.dies, channels, page)
-        if channels <= best.layout.dies and channels != best.layout.channels:
-            say(f"the model is fitted with {channels} channels")
-            fits.append(_fit(device, layout, best.logs, measured, 8))
-    best = min(fits, key=lambda each: each.error)
-    for units in PAGE_UNITS:
-        if units in (page // 2, page * 2):
-            layout = FlashLayout(best.layout.dies, best.layout.channels, units)
-            fits.append(_fit(device, layout, best.logs, measured, 8))
-    best = min(fits, key=lambda each: each.error)
+    tried = {best.layout}
+    for _ in range(ROUNDS):
+        say(f"the model is fitted with layouts near {best.layout.channels} channels")
+        near = [each for each in _neighbours(best.layout) if each not in tried]
+        tried |= set(near)
+        found = [
+            _fit(device, each, start, measured, 5)
+            for each in near
+            for start in (best.logs, starts[2])
+        ]
+        if not found or min(each.error for each in found) > BETTER * best.error:
+            break
+        best = min(found, key=lambda each: each.error)
     return _fit(device, best.layout, best.logs, measured, 30)
+
+
+def _neighbours(layout: FlashLayout) -> list[FlashLayout]:
+    """Return layouts with one step more or less of channels, dies of a channel, or units of a page,
+    and those with other channels and about as many dies."""
+    found: list[FlashLayout] = []
+    deep = layout.dies // layout.channels
+    for channels in _beside(CHANNELS, layout.channels):
+        found.append(FlashLayout(channels * deep, channels, layout.page_units))
+        about = max(round(layout.dies / channels), 1)
+        found.append(FlashLayout(channels * about, channels, layout.page_units))
+    for each in _beside(DIES_PER_CHANNEL, deep):
+        found.append(FlashLayout(each * layout.channels, layout.channels, layout.page_units))
+    for units in _beside(PAGE_UNITS, layout.page_units):
+        found.append(FlashLayout(layout.dies, layout.channels, units))
+    return list(dict.fromkeys(found))
+
+
+def _beside(steps: tuple[int, ...], value: int) -> list[int]:
+    """Return the next smaller and the next larger step."""
+    low, high = [each for each in steps if each < value], [each for each in steps if each > value]
+    return [*low[-1:], *high[:1]]
 
 
 def _page_units(measured: Measured) -> int:
