@@ -59,6 +59,21 @@ def test_json_has_parts_that_add_up(
     assert total["other_s"] > 0.9 * total["wall_s"] > 0
 
 
+def test_load_of_others_is_told(sleeper: subprocess.Popen[bytes]) -> None:
+    """A program that computes is foreign until it is watched."""
+    spin = [sys.executable, "-c", "while True: pass"]
+    with subprocess.Popen(spin) as spinning:
+        try:
+            for pids, foreign in (([sleeper.pid], True), ([sleeper.pid, spinning.pid], False)):
+                with Watcher(PidFinder([str(pid) for pid in pids])) as watcher:
+                    sample = watcher.watch(2.0)
+                mine = sum(job.last.cpu_s for job in sample.jobs) / sample.interval_s
+                assert sample.foreign_cpus is not None
+                assert (sample.foreign_cpus > 0.05) if foreign else (mine > 0.05)
+        finally:
+            spinning.kill()
+
+
 def test_a_job_that_ends_ends_the_watch() -> None:
     with subprocess.Popen(["sleep", "600"]) as process:
         command = [HEADRACE, "watch", "--pid", str(process.pid), "--interval", "0.2 s"]
@@ -69,7 +84,7 @@ def test_a_job_that_ends_ends_the_watch() -> None:
             process.wait()
             rest = watching.stdout.read()
             assert watching.wait(60) == 0
-    assert first.startswith("1 job, 1 process") and "1 of 1 ended" in rest
+    assert first.startswith("1 job, 1 process: ") and "1 of 1 ended" in rest
 
 
 def test_ctrl_c_ends_with_a_summary(sleeper: subprocess.Popen[bytes]) -> None:

@@ -18,6 +18,7 @@ def line(sample: NodeSample) -> str:
             "time": wall.isoformat(timespec="milliseconds"),
             "interval_s": round(sample.interval_s, 6),
             "cost_cpu_s": round(sample.cost_s, 6),
+            "foreign_cpus": sample.foreign_cpus,
             "notes": sample.notes,
             "jobs": [_job(job) for job in sample.by_loss],
         }

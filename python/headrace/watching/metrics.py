@@ -94,4 +94,9 @@ class WatchMetrics(Collector):
         cost = CounterMetricFamily(
             "headrace_watch_cost_cpu_seconds", "CPU time of the watch itself", self._cost_s
         )
-        return [seconds, waits, cpu, moved, processes, cost]
+        foreign = GaugeMetricFamily(
+            "headrace_watch_foreign_cpus", "CPUs that neither the jobs nor the watch use"
+        )
+        if sample is not None and sample.foreign_cpus is not None:
+            foreign.add_metric([], sample.foreign_cpus)
+        return [seconds, waits, cpu, moved, processes, foreign, cost]
