@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from headrace.catalog import SHELVES, entry, names, unsourced
+from headrace.drives import Load, run_drive
 from headrace.errors import StudyError
+from headrace.study.fields import anchor_drives
 
 ALL = [(shelf, name) for shelf in SHELVES for name in names(shelf)]
 
@@ -70,3 +72,32 @@ def test_an_unknown_field_is_told(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="the drive cannot be read: No such file"):
         entry("drives", str(tmp_path / "none.toml"))
+
+
+def test_the_state_of_a_write_cache_is_stated_where_a_drive_is_named(tmp_path: Path) -> None:
+    disk = "seagate-st3750640ns"
+
+    def writes_per_s(drive: str, **options: Path) -> float:
+        load = Load(rw="randwrite", bs_bytes=4096, iodepth=4, runtime_s=60, ramp_time_s=10)
+        return run_drive(entry("drives", drive, **options).table, load)["write"]["iops"]
+
+    through = writes_per_s(f"{disk} write-cache=off")
+    assert through < 0.7 * writes_per_s(disk)
+    assert writes_per_s(f"{disk} write-cache=on") == writes_per_s(disk)
+    assert (
+        entry("drives", f"{disk} write-cache=16MiB").table["buffer"]["write_cache_bytes"] == 2**24
+    )
+    # A file, too, wherever the study lies.
+    (tmp_path / "my disk.toml").write_text(entry("drives", disk).file.read_text())
+    assert writes_per_s("my disk.toml write-cache=off", base=tmp_path) == through
+    anchored = anchor_drives({"drive": "my disk.toml write-cache=off"}, tmp_path)
+    assert anchored == {"drive": f"{tmp_path}/my disk.toml write-cache=off"}
+    for drive, message in (
+        (f"{disk} write-cache=maybe", "on, off, or a size"),
+        (f"{disk} write-cache=", "on, off, or a size"),
+        (f"{disk} write-cache=9000 TB", "no drive|cannot be true|of this name"),
+        ("corsair-f40 write-cache=off", "only a disk"),
+        ("seagate-st375064ns write-cache=off", "did you mean"),
+    ):
+        with pytest.raises(StudyError, match=message):
+            entry("drives", drive)

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from headrace.catalog import CatalogEntry, entry
+from headrace.catalog.write_cache import with_write_cache
 from headrace.drives import Fit, Load, fit_drive, read_trace, replay_trace, run_drive
-from headrace.drives.fitted_file import with_write_cache, write_fitted
+from headrace.drives.fitted_file import write_fitted
 from headrace.drives.fitting import possible
 from headrace.drives.observed_traces import TraceReplay, observe_trace
 from headrace.errors import StudyError

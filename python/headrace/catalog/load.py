@@ -16,6 +16,7 @@ from typing import Any
 
 from headrace import _core
 from headrace.catalog.tables import TABLES
+from headrace.catalog.write_cache import stated_cache, with_write_cache
 from headrace.document import Document, FieldPath, anchored_path, parse_document, read_bytes
 from headrace.errors import FileProblem, StudyError
 from headrace.registry import nearest
@@ -59,11 +60,16 @@ def names(shelf: str) -> tuple[str, ...]:
 
 def entry(shelf: str, name: str, *, base: Path | None = None) -> CatalogEntry:
     """Return the entry of that name, or the entry in the file of that name if it ends in `.toml`
-    (relative to `base`).
+    (relative to `base`). `NAME write-cache=off` is a disk with its write cache off.
 
     Raises StudyError if there is no such entry (with the nearest name), or with the file's problems
     by line and field.
     """
+    name, cache_state = stated_cache(name) if shelf == "drives" else (name, None)
+    if cache_state is not None:
+        found = with_write_cache(entry(shelf, name, base=base), cache_state)
+        _drive(found.document)
+        return found
     if name.endswith(".toml"):
         try:
             path = anchored_path(base or Path.cwd(), name)

@@ -5,9 +5,7 @@ The source of each fitted value names the fio results that it was fitted to.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,25 +52,3 @@ def write_fitted(entry: CatalogEntry, fit: Fit, results: Sequence[Path], path: P
         raise StudyError(
             [FileProblem(path, 0, "--out", "", f"cannot be written: {error.strerror}")]
         ) from None
-
-
-def with_write_cache(entry: CatalogEntry, state: str | None) -> CatalogEntry:
-    """Return a disk with its write cache `on` or `off`; None: as in its table.
-
-    Raises StudyError if it has no such cache.
-    """
-    if state is None:
-        return entry
-    if entry.table["kind"] != "hdd":
-        raise _problem(entry, "kind", "only a disk has a write cache that can be off")
-    table = copy.deepcopy(entry.table)
-    buffer = table.setdefault("buffer", {})
-    if state == "off":
-        buffer["write_cache_bytes"] = 0
-    elif buffer.get("write_cache_bytes") == 0:
-        raise _problem(entry, "buffer.write_cache_bytes", "the table says that it is off")
-    return replace(entry, table=table)
-
-
-def _problem(entry: CatalogEntry, field: str, problem: str) -> StudyError:
-    return StudyError([FileProblem(entry.file, 0, field, "", problem)])

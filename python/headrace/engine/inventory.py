@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace import targets as target_package
+from headrace.catalog.write_cache import stated_cache
 from headrace.errors import HeadraceError
 from headrace.raid import drives_of_data
 from headrace.records.inventory import Inventory, InventoryItem, StatedPower
@@ -151,7 +152,7 @@ def _further_drives(site: Site | None, nodes: int, taken: set[str]) -> Iterable[
         several = drive if isinstance(drive, SiteDrive) else None
         yield InventoryItem(
             part="drive",
-            name=several.drive if several else str(drive),
+            name=stated_cache(several.drive if several else str(drive))[0],
             host=NODE,
             count=nodes * (several.count if several else 1),
             raid_level=several.raid if several else None,

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
+from headrace.catalog.write_cache import stated_cache
 from headrace.document import anchored_path
 from headrace.validation import NamePath, field_paths
 
@@ -100,8 +101,11 @@ def anchor_drives(written: dict[str, Any], base: Path) -> dict[str, Any]:
     Raises ValueError as `anchored_path` does.
     """
     for place, shelf, name in entry_names(written):
-        if shelf == "drives" and name.endswith(".toml"):
-            written = with_level(written, place, str(anchored_path(base, name)))
+        file, cache_state = stated_cache(name)
+        if shelf == "drives" and file.endswith(".toml"):
+            path = str(anchored_path(base, file))
+            stated = path if cache_state is None else f"{path} write-cache={cache_state}"
+            written = with_level(written, place, stated)
     return written
 
 

@@ -67,8 +67,9 @@ def fit(
     cannot determine.
     """
     from headrace.catalog import entry
+    from headrace.catalog.write_cache import with_write_cache
     from headrace.drives import fit_drive, parse_fio_seconds
-    from headrace.drives.fitted_file import with_write_cache, write_fitted
+    from headrace.drives.fitted_file import write_fitted
     from headrace.drives.observed_traces import TraceReplay
     from headrace.records.place import check_new_file
 
