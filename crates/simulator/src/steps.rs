@@ -285,6 +285,20 @@ impl World<'_> {
         }
     }
 
+    /// Count what a whole sequence has done, and compute what comes after its last range.
+    fn end_sequence(&mut self, task: TaskId, work: u64, events: u64, uncompressed: u64) -> Flow {
+        let t = &mut self.tasks[task];
+        t.progress = Progress::Ending;
+        let job = &mut self.jobs[t.job.index()];
+        job.events += events;
+        job.bytes.uncompressed_bytes += uncompressed;
+        if work > 0 {
+            self.compute(task, work)
+        } else {
+            Flow::On
+        }
+    }
+
     /// Compute, sleep, then read or write each range of a sequence.
     fn sequence_step(&mut self, task: TaskId) -> Flow {
         let t = &self.tasks[task];
@@ -299,11 +313,7 @@ impl World<'_> {
                 }
                 if index >= s.ranges.len() {
                     let (work, events, uncompressed) = (s.cpu_after_ns, s.events, s.uncompressed);
-                    let job = &mut self.jobs[t.job.index()];
-                    job.events += events;
-                    job.bytes.uncompressed_bytes += uncompressed;
-                    self.tasks[task].progress = Progress::Ending;
-                    return if work > 0 { self.compute(task, work) } else { Flow::On };
+                    return self.end_sequence(task, work, events, uncompressed);
                 }
                 let group = s.group(index);
                 let work = s.cpu_ns.get(group).map_or(0, |work| work.iter().sum());
