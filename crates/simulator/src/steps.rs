@@ -337,28 +337,33 @@ impl World<'_> {
                 let until = self.now + wait_ns;
                 self.pause(task, until, State::Other, Phase::None)
             }
-            _ => {
-                let (file, op, access, (offset, length)) =
-                    (s.file, s.op, s.access, s.ranges[index]);
-                if s.vector > 1 {
-                    let last = s.group(index).end as u64;
-                    return match self.vector_step(task, file, access) {
-                        Flow::Done => {
-                            let t = &mut self.tasks[task];
-                            (t.progress, t.iteration) = (Progress::Begun, last);
-                            Flow::On
-                        }
-                        flow => flow,
-                    };
+            _ => self.sequence_access(task, index),
+        }
+    }
+
+    /// Read or write a range of a sequence, or read the group of ranges that begins there.
+    fn sequence_access(&mut self, task: TaskId, index: usize) -> Flow {
+        let Some(Instruction::Sequence(s)) = self.program.get(self.tasks[task].pc as usize) else {
+            return Flow::On;
+        };
+        let (file, op, access, (offset, length)) = (s.file, s.op, s.access, s.ranges[index]);
+        if s.vector > 1 {
+            let last = s.group(index).end as u64;
+            return match self.vector_step(task, file, access) {
+                Flow::Done => {
+                    let t = &mut self.tasks[task];
+                    (t.progress, t.iteration) = (Progress::Begun, last);
+                    Flow::On
                 }
-                let t = &mut self.tasks[task];
-                t.progress = Progress::Begun;
-                t.iteration += 1;
-                match op {
-                    PatternOp::Read => self.read(task, file, offset, length, access),
-                    PatternOp::Write => self.write(task, file, Some(offset), length, access),
-                }
-            }
+                flow => flow,
+            };
+        }
+        let t = &mut self.tasks[task];
+        t.progress = Progress::Begun;
+        t.iteration += 1;
+        match op {
+            PatternOp::Read => self.read(task, file, offset, length, access),
+            PatternOp::Write => self.write(task, file, Some(offset), length, access),
         }
     }
 
