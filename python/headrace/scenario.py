@@ -49,6 +49,7 @@ class DriveSpec(TypedDict):
     buffer: NotRequired[DriveBuffer]
     queue_depth: NotRequired[int]
     write_buffer_bytes: NotRequired[int]
+    trim: NotRequired[bool]
 
 
 class DriveFaultSpec(TypedDict):
@@ -78,6 +79,7 @@ class VolumeSpec(TypedDict):
 
     name: str
     filesystem: Table
+    size_bytes: NotRequired[int]
     storage: NotRequired[StorageSpec]
     ideal: NotRequired[Mapping[str, object]]
     scheduler: NotRequired[str]

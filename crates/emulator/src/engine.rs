@@ -143,6 +143,7 @@ pub struct Engine {
     lead: AtomicU64,
     /// Whether writes can be lost: without a drive there is no power loss.
     volatile_writes: bool,
+    takes_discards: bool,
     /// CLOCK_MONOTONIC at the model's time 0.
     zero: Nanos,
     settle_bytes: AtomicU64,
@@ -171,6 +172,7 @@ impl Engine {
         store: Store,
         service: Service,
         rotational: bool,
+        takes_discards: bool,
         seed: u64,
     ) -> std::io::Result<Self> {
         let alarm = Alarm::new()?;
@@ -179,6 +181,7 @@ impl Engine {
             backend,
             store,
             volatile_writes,
+            takes_discards,
             volatile: Mutex::default(),
             state: Mutex::new(State {
                 pacer: Pacer::new(service),
@@ -268,6 +271,11 @@ impl Engine {
             Asked::Discard { offset, length } => (Op::Discard, offset, length),
             Asked::WriteZeroes { offset, length } => (Op::WriteZeroes, offset, length),
         };
+        if op == Op::Discard && !self.takes_discards {
+            // The loop driver then offers no more discards.
+            self.backend.answer(arrival.ticket, Answer::Failed(libc::EOPNOTSUPP));
+            return;
+        }
         if op != Op::Flush && offset.checked_add(length).is_none_or(|end| end > self.store.size()) {
             self.backend.answer(arrival.ticket, Answer::Failed(libc::EIO));
             return;

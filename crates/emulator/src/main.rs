@@ -15,6 +15,7 @@ use headrace_emulator::guard::Pulse;
 use headrace_emulator::pacer::Service;
 use headrace_emulator::store::Store;
 use headrace_emulator::{guard, process};
+use headrace_model::spec::StorageSpec;
 use headrace_model::storage::Storage;
 
 const PORTS: usize = 1;
@@ -58,7 +59,8 @@ fn run(path: &Path) -> Result<(), String> {
     )
     .map_err(|error| format!("the FUSE file system cannot be mounted: {error}"))?;
     let ports = fuse.ports();
-    let engine = Engine::new(fuse, store, service, config.rotational(), config.seed)
+    let discards = config.storage.as_ref().is_none_or(StorageSpec::takes_discards);
+    let engine = Engine::new(fuse, store, service, config.rotational(), discards, config.seed)
         .map_err(|error| format!("no timer: {error}"))?;
     let engine = Arc::new(engine);
     let control_path = config.control.clone();

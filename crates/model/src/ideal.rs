@@ -117,6 +117,8 @@ impl Medium for IdealDrive {
 
     /// Do nothing: the service time does not depend on the address.
     fn preload(&mut self, _data: &[SectorRange]) {}
+
+    fn trim(&mut self, _data: &[SectorRange]) {}
 }
 
 impl Device for IdealDrive {

@@ -88,6 +88,9 @@ pub trait Medium {
     /// Store data before the first request, in no time and without wear. The ranges are sorted and
     /// do not overlap (`ranges::merge`). Sectors neither preloaded nor written hold no data.
     fn preload(&mut self, data: &[SectorRange]);
+    /// Discard data before the first request, in no time, as making a filesystem does. Nothing
+    /// happens where discards do not reach a drive that knows them.
+    fn trim(&mut self, data: &[SectorRange]);
 }
 
 /// A device on top of one other device, which it changes only in how requests are served.
@@ -102,6 +105,10 @@ pub trait Wrapper {
     /// none. `tests/all/wrappers.rs` checks every wrapper.
     fn with_own_faults(&self, below: FaultCounts) -> FaultCounts {
         below
+    }
+    /// Return whether discards reach the device below.
+    fn passes_discards(&self) -> bool {
+        true
     }
 }
 
@@ -124,6 +131,11 @@ impl<W: Wrapper> Medium for W {
     }
     fn preload(&mut self, data: &[SectorRange]) {
         self.below_mut().preload(data);
+    }
+    fn trim(&mut self, data: &[SectorRange]) {
+        if self.passes_discards() {
+            self.below_mut().trim(data);
+        }
     }
 }
 

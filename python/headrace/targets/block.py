@@ -34,6 +34,7 @@ from headrace.targets.emulated import EmulatedMedium
 from headrace.targets.local import LocalTarget, of_node
 from headrace.targets.queue_settings import NAMES, QueueSettings
 from headrace.targets.releasing import release_all
+from headrace.targets.scenario import keeps_data
 from headrace.units import MOST_DRIVES, Bytes, format_bytes
 
 
@@ -92,7 +93,12 @@ class BlockOptions(TargetOptions):
         None, description="a drive of the catalog: emulated when measured, modelled when simulated"
     )
     size: Bytes | None = Field(
-        None, gt=0, description="bytes of the image or the emulated drive (2 GiB when not given)"
+        None,
+        gt=0,
+        description=(
+            "bytes of the image or of the filesystem at the drive's front; when not given, 2 GiB "
+            "of an emulated drive, and the whole drive in a simulation"
+        ),
     )
     memory: Bytes | None = Field(
         None,
@@ -104,10 +110,17 @@ class BlockOptions(TargetOptions):
         "ext4", description="file system that is made on it"
     )
     mkfs: Annotated[tuple[str, ...], BeforeValidator(_words)] = Field(
-        (), description="further options of mkfs, as list or text"
+        (),
+        description=(
+            "further options of mkfs, as list or text; with -K (of ext3 and ext4 also -E "
+            "nodiscard) an SSD keeps its state"
+        ),
     )
     mount: Annotated[tuple[str, ...], BeforeValidator(_commas)] = Field(
-        (), description="mount options, as list or text"
+        (),
+        description=(
+            "mount options, as list or text; simulated: access times, barrier, commit and discard"
+        ),
     )
     scheduler: str | None = Field(
         None, description="I/O scheduler; the kernel's default when not given"
@@ -318,6 +331,12 @@ class BlockTarget(LocalTarget):
             return None
         usable = filesystems.usable_bytes(self.options.filesystem, size)
         return usable if self.options.memory is None else min(usable, self.options.memory)
+
+    def modelled_bytes(self) -> int | None:
+        return self.options.size if self._emulated is not None else None
+
+    def discards(self) -> bool:
+        return not keeps_data(self.options.mkfs)
 
     def memory_bytes(self) -> int:
         """Return the most memory that its emulated drives take."""

@@ -82,7 +82,8 @@ class Export(BaseModel):
         None,
         gt=0,
         description=(
-            "measured: bytes of an image (made for the study when no name is given) or drive"
+            "bytes of an image (made for the study when no name is given; measured), or of the "
+            "filesystem at the drive's front"
         ),
     )
     raid: ModelledRaid | None = Field(None, description="several of that drive")
@@ -93,7 +94,7 @@ class Export(BaseModel):
     mount: Annotated[tuple[str, ...], BeforeValidator(_commas)] = Field(
         (),
         description=(
-            "mount options, as list or text; simulated: access times, barrier and commit count"
+            "mount options, as list or text; simulated: access times, barrier, commit and discard"
         ),
     )
     scheduler: Scheduler | None = Field(None, description="I/O scheduler; noop when not given")

@@ -21,6 +21,14 @@ def of_node(text: str, number: int) -> str:
 class LocalTarget(Target):
     """A target on the local drives of a node (`path`, `block`, `raid`)."""
 
+    def modelled_bytes(self) -> int | None:
+        """Return the size of its filesystem in virtual time; None: all of its drives."""
+        return None
+
+    def discards(self) -> bool:
+        """Return True if making its filesystem discards the medium; False if it is in use."""
+        return False
+
     @override
     def model(self, site: Site | None) -> ModelledStorage:
         """Return a volume of each node, on the drive that the options name, otherwise on the drive
@@ -59,8 +67,11 @@ class LocalTarget(Target):
             "scheduler": getattr(options, "scheduler", None),
             "read_ahead": getattr(options, "read_ahead", None),
             "queue_depth": getattr(options, "queue_depth", None),
+            "size": self.modelled_bytes(),
         }
         made = volume(self.name, made_of(Export, given, f"target {self.name}"))
+        if not self.discards():
+            made["filesystem"]["discarded"] = False
         return ModelledStorage(
             place={"volume": self.name}, node_volumes=(made,), description={"drive": drive}
         )

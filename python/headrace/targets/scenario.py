@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 from headrace.catalog import entry
@@ -33,6 +34,8 @@ def volume(name: str, export: Any, read_ahead_default_bytes: int = 128 << 10) ->
         "name": name,
         "filesystem": filesystem(export.filesystem or "ext4", export.mount),
     }
+    if export.size is not None and export.drive is not None:
+        made["size_bytes"] = export.size - export.size % 4096
     raid = getattr(export, "raid", None)
     made["storage"] = storage(drive, raid)
     made["scheduler"] = export.scheduler or "noop"
@@ -64,12 +67,16 @@ _MOUNT: dict[str, tuple[str, Any]] = {
     "barrier=1": ("barrier", True),
     "barrier=0": ("barrier", False),
     "nobarrier": ("barrier", False),
+    "discard": ("discard", True),
+    "discard=sync": ("discard", True),
+    "discard=async": ("discard", True),
+    "nodiscard": ("discard", False),
 }
 
 
 def filesystem(name: str, mount: Sequence[str] = ()) -> Table:
     """Return a filesystem by its kind (fresh) or its catalog entry, with the mount options that the
-    model knows: access times, barrier, commit."""
+    model knows: access times, barrier, commit, discard."""
     made: Table = {"kind": name} if name in FRESH else entry("filesystems", name).table.part()
     for option in mount:
         if option in _MOUNT:
@@ -80,8 +87,16 @@ def filesystem(name: str, mount: Sequence[str] = ()) -> Table:
     return made
 
 
+def keeps_data(mkfs: Sequence[str]) -> bool:
+    """Return whether these options tell mkfs not to discard the device: `-K`, or `-E nodiscard` of
+    ext3 and ext4."""
+    extended = (after for option, after in pairwise(mkfs) if option == "-E")
+    return "-K" in mkfs or any("nodiscard" in options.split(",") for options in extended)
+
+
 def site_volume(name: str, drive: str | SiteDrive) -> VolumeSpec:
-    """Return the volume of a drive (or of a RAID) that `[site]` gives a node or server."""
+    """Return the volume of a drive (or of a RAID) that `[site]` gives a node or server. It is in
+    use: no study formats it."""
     if isinstance(drive, str):
         stored = storage(entry("drives", drive).table)
     else:
@@ -92,7 +107,8 @@ def site_volume(name: str, drive: str | SiteDrive) -> VolumeSpec:
                 "drives": drive.count,
                 "chunk_bytes": drive.chunk or 64 << 10,
             }
-    return {"name": name, "filesystem": filesystem("ext4"), "storage": stored}
+    in_use = filesystem("ext4") | {"discarded": False}
+    return {"name": name, "filesystem": in_use, "storage": stored}
 
 
 def network_port(link: Any) -> Port:

@@ -79,6 +79,7 @@ enum TableBlock {
 #[derive(Debug)]
 pub struct Filesystem {
     spec: FilesystemSpec,
+    sectors: u64,
     space: Space,
     files: Vec<File>,
     free_files: Vec<u32>,
@@ -104,6 +105,7 @@ impl Filesystem {
         let journal_start = blocks / 2;
         Filesystem {
             spec: spec.clone(),
+            sectors: capacity_sectors,
             space,
             files: Vec::new(),
             free_files: Vec::new(),
@@ -127,6 +129,11 @@ impl Filesystem {
 
     pub fn free_blocks(&self) -> u64 {
         self.space.free_blocks()
+    }
+
+    /// Return the sectors of the device.
+    pub fn sectors(&self) -> u64 {
+        self.sectors
     }
 
     /// Return everything stored on the device: superblock and tables, journal, metadata and files.
@@ -166,18 +173,25 @@ impl Filesystem {
         Ok(file)
     }
 
-    /// Delete a file and free its space.
-    pub fn delete(&mut self, file: u32) {
+    /// Delete a file and free its space. Return what is to be discarded of the device: the file's
+    /// data if it is mounted with `discard`.
+    pub fn delete(&mut self, file: u32) -> Vec<SectorRange> {
         self.close(file);
         let gone = std::mem::take(&mut self.files[file as usize]);
         self.space.release_inode(gone.group, gone.inode_number);
+        let mut freed = Vec::new();
         for run in gone.runs {
-            self.space.release(Run { block: run.block, blocks: u64::from(run.pages) });
+            let run = Run { block: run.block, blocks: u64::from(run.pages) };
+            self.space.release(run);
+            if self.spec.discard {
+                freed.push((run.block * SECTORS_PER_BLOCK, run.blocks * SECTORS_PER_BLOCK));
+            }
         }
         for block in gone.indirect.into_iter().chain(gone.double_indirect).chain(gone.leaves) {
             self.space.release(Run { block: self.metadata[block as usize], blocks: 1 });
         }
         self.free_files.push(file);
+        ranges::merge(freed)
     }
 
     /// Close a file for writing and free its reserved space.

@@ -58,6 +58,13 @@ pub struct FilesystemSpec {
     /// Time between journal commits; default: the kernel's default of each filesystem.
     #[serde(default)]
     pub commit_interval_ns: Option<u64>,
+    /// Making it discarded the whole device first, as mkfs does unless told otherwise; default:
+    /// only if it is fresh. An aged filesystem has been written over since.
+    #[serde(default)]
+    pub discarded: Option<bool>,
+    /// Space of removed files is discarded (`mount -o discard`).
+    #[serde(default)]
+    pub discard: bool,
 }
 
 fn one() -> u32 {
@@ -79,7 +86,14 @@ impl FilesystemSpec {
             access_time: AccessTime::Relative,
             barrier: None,
             commit_interval_ns: None,
+            discarded: None,
+            discard: false,
         }
+    }
+
+    /// Return whether making the filesystem discarded the device.
+    pub fn discarded(&self) -> bool {
+        self.discarded.unwrap_or(self.free_extent_bytes == 0)
     }
 
     pub fn barrier(&self) -> bool {

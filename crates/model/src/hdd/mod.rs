@@ -313,6 +313,8 @@ impl Medium for Hdd {
 
     /// Do nothing: the read time of a platter does not depend on its data.
     fn preload(&mut self, _data: &[SectorRange]) {}
+
+    fn trim(&mut self, _data: &[SectorRange]) {}
 }
 
 impl Device for Hdd {

@@ -357,6 +357,19 @@ impl<D: Queue> Raid<D> {
     }
 }
 
+impl<D: Queue> Raid<D> {
+    /// Return the ranges of each member that hold ranges of the RAID, with copies and parity.
+    fn of_members(&self, data: &[SectorRange]) -> Vec<Vec<SectorRange>> {
+        let mut of_members = vec![Vec::new(); self.members.len()];
+        for &(sector, sectors) in data {
+            self.layout.for_each_stored(sector, sectors, |member, first, length| {
+                of_members[member].push((first, length));
+            });
+        }
+        of_members.into_iter().map(ranges::merge).collect()
+    }
+}
+
 /// The totals over the members: each of them answers for itself.
 impl<D: Queue> Medium for Raid<D> {
     fn capacity_sectors(&self) -> u64 {
@@ -397,14 +410,20 @@ impl<D: Queue> Medium for Raid<D> {
     }
 
     fn preload(&mut self, data: &[SectorRange]) {
-        let mut of_members = vec![Vec::new(); self.members.len()];
-        for &(sector, sectors) in data {
-            self.layout.for_each_stored(sector, sectors, |member, first, length| {
-                of_members[member].push((first, length));
-            });
-        }
+        let of_members = self.of_members(data);
         for (member, stored) in self.members.iter_mut().zip(of_members) {
-            member.device.preload(&ranges::merge(stored));
+            member.device.preload(&stored);
+        }
+    }
+
+    fn trim(&mut self, data: &[SectorRange]) {
+        // As while it serves: md passes no discards to members with parity (`planning.rs`).
+        if matches!(self.layout.level, Level::Parity(_)) {
+            return;
+        }
+        let of_members = self.of_members(data);
+        for (member, discarded) in self.members.iter_mut().zip(of_members) {
+            member.device.trim(&discarded);
         }
     }
 }

@@ -36,6 +36,19 @@ pub struct StorageSpec {
     pub faults: Vec<FaultSpec>,
 }
 
+impl StorageSpec {
+    /// Return whether it takes discards: an SSD without TRIM does not, and md passes none on to
+    /// members with parity. A disk ignores them.
+    pub fn takes_discards(&self) -> bool {
+        let parity = self.raid.is_some_and(|raid| raid.level == 5 || raid.level == 6);
+        let knows = |drive: &DriveSpec| match drive {
+            DriveSpec::Ssd(ssd) => ssd.trim,
+            DriveSpec::Hdd(_) => true,
+        };
+        !parity && self.drives.iter().all(knows)
+    }
+}
+
 /// The kernel's default since 2.6.33 is 512 KiB; 64 KiB before.
 fn chunk_bytes() -> u64 {
     64 << 10

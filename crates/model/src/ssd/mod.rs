@@ -114,6 +114,8 @@ pub struct Ssd {
     die_block_units: f64,
     blocking: bool,
     protected: bool,
+    /// The drive knows TRIM.
+    trim: bool,
     power: SsdPowerSpec,
 
     controller_free: Nanos,
@@ -176,6 +178,7 @@ impl Ssd {
             die_block_units: die_block_units as f64,
             blocking: spec.garbage_collection == GarbageCollection::Blocking,
             protected: spec.write_buffer_protected,
+            trim: spec.trim,
             power: spec.power,
             controller_free: 0,
             link_clock: [0; 2],
@@ -416,21 +419,28 @@ impl Ssd {
         (*clock).max(ready + time)
     }
 
+    /// Return the units that lie in a range completely; the last unit of the drive can be shorter
+    /// than the others. A drive that does not know TRIM discards none.
+    fn units_discarded(&self, (sector, sectors): SectorRange) -> Option<(u64, u64)> {
+        let end = (sector + sectors).min(self.capacity_sectors);
+        let rest = if end == self.capacity_sectors { self.unit_sectors - 1 } else { 0 };
+        let first = (sector + self.unit_sectors - 1) >> self.unit_shift;
+        let end = (end + rest) >> self.unit_shift;
+        (self.trim && first < end).then_some((first, end))
+    }
+
     fn discard(&mut self, request: &Request) {
-        let end = request.sector + u64::from(request.sectors);
-        let first = (request.sector + self.unit_sectors - 1) >> self.unit_shift;
-        let end = end >> self.unit_shift;
-        if first < end {
-            match &mut self.translation {
-                Translation::Page(map) => {
-                    let before = map.mapped_units();
-                    map.discard(first, end);
-                    // Of data in the cache and elsewhere, the same share is discarded.
-                    let share = 1.0 - map.mapped_units() as f64 / before.max(1) as f64;
-                    self.slc.iter_mut().for_each(|slc| slc.discard(share));
-                }
-                Translation::LogBlock(log_blocks) => log_blocks.discard(first, end),
+        let range = (request.sector, u64::from(request.sectors));
+        let Some((first, end)) = self.units_discarded(range) else { return };
+        match &mut self.translation {
+            Translation::Page(map) => {
+                let before = map.mapped_units();
+                map.discard(first, end);
+                // Of data in the cache and elsewhere, the same share is discarded.
+                let share = 1.0 - map.mapped_units() as f64 / before.max(1) as f64;
+                self.slc.iter_mut().for_each(|slc| slc.discard(share));
             }
+            Translation::LogBlock(log_blocks) => log_blocks.discard(first, end),
         }
     }
 }
@@ -483,6 +493,16 @@ impl Medium for Ssd {
             Translation::Page(map) => map.preload(&ranges),
             Translation::LogBlock(log_blocks) => {
                 ranges.iter().for_each(|&(first, end)| log_blocks.preload(first, end));
+            }
+        }
+    }
+
+    fn trim(&mut self, data: &[SectorRange]) {
+        for &range in data {
+            let Some((first, end)) = self.units_discarded(range) else { continue };
+            match &mut self.translation {
+                Translation::Page(map) => map.trim((first, end)),
+                Translation::LogBlock(log_blocks) => log_blocks.discard(first, end),
             }
         }
     }

@@ -58,6 +58,9 @@ pub struct SsdSpec {
     pub garbage_collection: GarbageCollection,
     #[serde(default)]
     pub initial: InitialState,
+    /// The drive knows the TRIM command (on NVMe: Deallocate); otherwise discards do nothing.
+    #[serde(default = "yes")]
+    pub trim: bool,
     #[serde(default)]
     pub power: SsdPowerSpec,
     #[serde(default, skip_serializing_if = "Sheet::is_empty")]
@@ -153,7 +156,7 @@ pub enum GarbageCollection {
     Blocking,
 }
 
-/// State of the drive before the run.
+/// State of the drive before the run: before a filesystem is made on it, which may discard it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case", deny_unknown_fields)]
 pub enum InitialState {
@@ -177,6 +180,9 @@ pub struct SsdPowerSpec {
 
 fn one() -> u32 {
     1
+}
+fn yes() -> bool {
+    true
 }
 fn queue_depth() -> u32 {
     32

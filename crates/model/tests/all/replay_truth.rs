@@ -72,6 +72,8 @@ impl Medium for Exponential {
         FaultCounts::default()
     }
     fn preload(&mut self, _data: &[SectorRange]) {}
+
+    fn trim(&mut self, _data: &[SectorRange]) {}
 }
 
 impl Device for Exponential {

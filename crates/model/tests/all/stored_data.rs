@@ -93,6 +93,41 @@ fn preloaded_data_cost_flash_under_every_wrapper_and_nothing_else_does() {
     }
 }
 
+/// Whatever is discarded before the run (as mkfs does in virtual time) or by a request (as mkfs does
+/// on an emulated drive), the device is the same afterwards.
+#[test]
+fn discards_before_the_run_and_by_requests_leave_the_same_device() {
+    let ranges = [(0, 30_000), (65_536, 200_000), (600_000, 8)];
+    for ((name, mut before), (_, mut by_request)) in stacks().into_iter().zip(stacks()) {
+        let all = [(0, before.capacity_sectors().min(1 << 20))];
+        before.preload(&all);
+        by_request.preload(&all);
+        before.trim(&ranges);
+        for (tag, (sector, sectors)) in ranges.into_iter().enumerate() {
+            let request = Request {
+                tag: tag as u64,
+                op: Op::Discard,
+                sector,
+                sectors: sectors as u32,
+                fua: false,
+            };
+            by_request.submit(0, request);
+            while let Some(next) = by_request.next_wake() {
+                by_request.wake(next, &mut Vec::new());
+            }
+        }
+        let mut discarded = 0;
+        for number in 0..400u64 {
+            let (now, sector) = ((number + 1) * 10_000_000, number * 2_621 / 8 * 8);
+            let took = read_ns(&mut before, now, sector);
+            assert_eq!(took, read_ns(&mut by_request, now, sector), "{name}: sector {sector}");
+            discarded += u32::from(took < FLASH_NS);
+        }
+        let ignored = ["virtual", "Some(5)", "Some(6)"].iter().any(|part| name.contains(part));
+        assert_eq!(discarded == 0, ignored, "{name}: {discarded} of 400 places hold no data");
+    }
+}
+
 #[test]
 fn parity_is_stored_with_the_data() {
     let raid = RaidSpec {

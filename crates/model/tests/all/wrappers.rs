@@ -40,6 +40,9 @@ impl Medium for Bottom {
         let preloaded = self.preloaded.iter().map(|&(_, sectors)| sectors).sum::<u64>();
         FaultCounts { fired: vec![3, 1], lost_bytes: 4096 + preloaded, rebuilt: Some(0.25) }
     }
+    fn trim(&mut self, data: &[SectorRange]) {
+        self.preloaded.retain(|range| !data.contains(range));
+    }
     fn preload(&mut self, data: &[SectorRange]) {
         self.preloaded = data.to_vec();
     }
@@ -85,6 +88,10 @@ fn a_wrapper_reports_what_is_below_it() {
         device.preload(&[(0, 8), (64, 16)]);
         let counts = FaultCounts { fired: vec![3, 1], lost_bytes: 4096 + 24, rebuilt: Some(0.25) };
         assert_eq!(device.fault_counts(), counts, "{name}");
+        device.trim(&[(64, 16)]);
+        // A hypervisor ignores discards.
+        let left = if name == "VirtualDisk" { 24 } else { 8 };
+        assert_eq!(device.fault_counts().lost_bytes, 4096 + left, "{name}");
         assert_eq!(device.capacity_sectors(), 4242, "{name}");
         assert_eq!(device.energy_j(5), 22.0, "{name}");
         assert_eq!(device.flash_writes().flash_bytes, 8192, "{name}");

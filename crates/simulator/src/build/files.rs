@@ -25,6 +25,9 @@ impl World<'_> {
         }
         // Formatting and copying are complete before the run: their data is on the drives.
         for volume in &mut self.volumes {
+            if volume.fs.spec().discarded() {
+                volume.queue.trim(&[(0, volume.fs.sectors())]);
+            }
             volume.queue.preload(&volume.fs.stored());
         }
         if self.scenario.cache == CacheState::Warm {

@@ -6,13 +6,16 @@ use headrace_model::filesystem::Filesystem;
 use headrace_model::link::Port;
 use headrace_model::pagecache::{PageCache, PAGE_BYTES};
 use headrace_model::stream::name_hash;
-use headrace_model::Medium;
+use headrace_model::{Medium, SECTOR_BYTES};
 
 use super::block_layer::block_layer;
 use crate::cpu::Cpu;
 use crate::scenario::{HostSpec, ScenarioError, VolumeSpec};
 use crate::storage::page_end;
 use crate::world::{Content, Host, Journal, Mount, Mounted, Sampler, Volume, World};
+
+/// Smallest filesystem.
+const SMALLEST_BYTES: u64 = 1 << 20;
 
 fn host_name(spec: &HostSpec, number: u32) -> String {
     if spec.count == 1 {
@@ -50,6 +53,17 @@ pub(crate) fn port(spec: &HostSpec) -> Port {
         receive_bytes_per_s: p.rate_bytes_per_s,
         flow_bytes_per_s: positive(p.flow_bytes_per_s).min(buffered(p.socket_buffer_bytes)),
     }
+}
+
+/// Return the sectors of a volume's filesystem.
+fn partition_sectors(volume: &VolumeSpec, capacity: u64, path: &str) -> Result<u64, ScenarioError> {
+    let Some(bytes) = volume.size_bytes else { return Ok(capacity) };
+    let most = capacity * SECTOR_BYTES;
+    if !(SMALLEST_BYTES..=most).contains(&bytes) {
+        let allowed = format!("{SMALLEST_BYTES} to {most}, the size of its drive");
+        return Err(ScenarioError::new(format!("{path}.size_bytes"), bytes, &allowed));
+    }
+    Ok(bytes / SECTOR_BYTES)
 }
 
 impl World<'_> {
@@ -123,7 +137,7 @@ impl World<'_> {
         path: &str,
     ) -> Result<(), ScenarioError> {
         let queue = block_layer(self.scenario, spec, host_name, volume, path)?;
-        let capacity = queue.capacity_sectors();
+        let capacity = partition_sectors(volume, queue.capacity_sectors(), path)?;
         let index = self.volumes.len() as u32;
         let mount = self.add_mount(
             host,

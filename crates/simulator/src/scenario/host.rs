@@ -137,6 +137,9 @@ pub struct VolumeSpec {
     #[serde(default)]
     pub ideal: Option<IdealSpec>,
     pub filesystem: FilesystemSpec,
+    /// Bytes at the front of the drive or RAID that the filesystem takes; default: all.
+    #[serde(default)]
+    pub size_bytes: Option<u64>,
     /// A scheduler's name, or an object with its tunables: `{"kind": "cfq", "slice_idle_ns": 0}`.
     #[serde(default = "noop", deserialize_with = "scheduler")]
     pub scheduler: SchedulerSpec,

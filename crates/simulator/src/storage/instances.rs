@@ -77,7 +77,10 @@ impl World<'_> {
         let host = self.mounts[mount as usize].host as usize;
         self.hosts[host].cache.remove_file(cache_file);
         match self.mounts[mount as usize].mounted {
-            Mounted::Volume(volume) => self.volumes[volume as usize].fs.delete(file),
+            Mounted::Volume(volume) => {
+                let freed = self.volumes[volume as usize].fs.delete(file);
+                self.discard_freed(volume, &freed);
+            }
             Mounted::Service(service) => {
                 self.client_instances.remove(&(mount, file));
                 self.lustre.remove(&instance);

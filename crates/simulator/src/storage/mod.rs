@@ -178,6 +178,7 @@ impl World<'_> {
             }
             IoKind::Behind { bytes } => self.behind_done(instance, bytes),
             IoKind::Journal { volume } => self.journal_written(volume),
+            IoKind::Discard => {}
         }
     }
 }

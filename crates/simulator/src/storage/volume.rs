@@ -2,11 +2,16 @@
 //! blocks that map them.
 
 use headrace_model::pagecache::{PageCache, PageState, PAGE_BYTES};
+use headrace_model::request::SectorRange;
 use headrace_model::scheduler::SubmittedIo;
 use headrace_model::{Op as DriveOp, Request};
 
+use super::FLUSHER;
 use crate::ids::{IoId, JobId, OpId};
-use crate::world::{Content, World};
+use crate::world::{Content, Io, IoKind, World};
+
+/// Largest discard: 2 GiB, about what ATA's DATA SET MANAGEMENT takes at once.
+const DISCARD_SECTORS: u64 = 1 << 22;
 
 impl World<'_> {
     pub(super) fn submit_local(&mut self, index: OpId, volume: u32) -> bool {
@@ -78,6 +83,28 @@ impl World<'_> {
         self.sample(volume);
         let now = self.now;
         self.volumes[volume as usize].queue.submit_io(now, SubmittedIo { request, process, sync });
+    }
+
+    /// Discard space of a removed file. No process waits for it.
+    pub(super) fn discard_freed(&mut self, volume: u32, freed: &[SectorRange]) {
+        if freed.is_empty() {
+            return;
+        }
+        self.sample(volume);
+        let instance = self.volumes[volume as usize].metadata;
+        let pieces = freed.iter().flat_map(|&(first, sectors)| {
+            let end = first + sectors;
+            let starts = (first..end).step_by(DISCARD_SECTORS as usize);
+            starts.map(move |sector| (sector, (end - sector).min(DISCARD_SECTORS) as u32))
+        });
+        for (sector, sectors) in pieces {
+            let io = self.ios.insert(Io { kind: IoKind::Discard, instance, waiters: None });
+            let request =
+                Request { tag: io.tag(), op: DriveOp::Discard, sector, sectors, fua: false };
+            let io = SubmittedIo { request, process: FLUSHER, sync: false };
+            self.volumes[volume as usize].queue.submit_io(self.now, io);
+        }
+        self.set_drive_timer(volume);
     }
 
     /// Return whether a metadata block is in memory. If not, start to read it; the operation waits

@@ -30,6 +30,8 @@ pub(crate) enum IoKind {
     Journal {
         volume: u32,
     },
+    /// Discards space of a removed file.
+    Discard,
 }
 
 #[derive(Clone, Copy, Debug)]

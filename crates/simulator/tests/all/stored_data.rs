@@ -161,3 +161,96 @@ fn reads_and_writes_have_latencies_of_their_own() {
         );
     }
 }
+
+/// A small drive that was overwritten randomly for long: with the device full, each write of the
+/// host makes its flash write several.
+fn used_ssd() -> Value {
+    json!({"kind": "ssd", "name": "ssd", "capacity_bytes": 512 << 20, "link_bytes_per_s": 500e6,
+        "controller": {"read_overhead_us": 10, "write_overhead_us": 20, "read_iops_max": 90000,
+                       "write_iops_max": 30000},
+        "flash": {"channels": 2, "dies_per_channel": 2, "page_bytes": 4096, "pages_per_block": 64,
+                  "read_us": 50, "program_us": 50, "erase_us": 500, "channel_bytes_per_s": 400e6},
+        "initial": {"state": "steady", "fill": 1.0}})
+}
+
+/// Write amplification of jobs with these steps on a used drive, with these fields of its
+/// filesystem.
+fn amplification(fields: &[(&str, Value)], raid: Option<u32>, steps: &Value) -> f64 {
+    let mut storage = json!({"drives": [used_ssd()]});
+    if let Some(level) = raid {
+        storage["raid"] = json!({"level": level, "drives": 3});
+    }
+    let mut scenario = text();
+    scenario["nodes"] = json!([node("worker", 1, 2)]);
+    scenario["nodes"][0]["volumes"] = json!([volume("data", "ext4", storage)]);
+    for (name, value) in fields {
+        scenario["nodes"][0]["volumes"][0]["filesystem"][*name] = value.clone();
+    }
+    scenario["files"] = json!([
+        {"name": "input", "on": {"volume": "data"}, "bytes": 64 << 20, "count": 1},
+        {"name": "new", "on": {"volume": "data"}, "share": "new"}
+    ]);
+    scenario["profiles"][0]["steps"] = steps.clone();
+    scenario["run"] =
+        json!({"profile": "job", "slots_per_node": 1, "load": {"kind": "batch", "jobs": 1}});
+    let outcome = outcome(&scenario);
+    let flash = |of: fn(&headrace_simulator::outcome::DriveOutcome) -> u64| {
+        outcome.drives.iter().map(of).sum::<u64>() as f64
+    };
+    flash(|drive| drive.flash_written_bytes) / flash(|drive| drive.flash_host_bytes)
+}
+
+/// Random writes of 4 KiB past the page cache.
+fn overwriting() -> Value {
+    json!([
+        {"do": "open", "file": "input"},
+        {"do": "pattern", "file": "input", "op": "write", "count": 3000, "length_bytes": 4096,
+         "access": "direct", "order": {"kind": "random"}, "span_bytes": 64 << 20},
+        {"do": "close", "file": "input"}
+    ])
+}
+
+#[test]
+fn a_filesystem_is_made_on_an_empty_drive_unless_mkfs_keeps_the_data() {
+    let steps = overwriting();
+    let kept = [("discarded", json!(false))];
+    let aged = [("free_extent_bytes", json!(1 << 20)), ("used_fraction", json!(0.5))];
+    assert!(amplification(&[], None, &steps) < 1.1);
+    assert!(amplification(&[], Some(0), &steps) < 1.1);
+    for (fields, raid) in [(&kept[..], None), (&kept, Some(0)), (&aged, None), (&[], Some(5))] {
+        let obtained = amplification(fields, raid, &steps);
+        assert!(obtained > 3.0, "{fields:?} on RAID {raid:?}: {obtained}");
+    }
+}
+
+#[test]
+fn removed_files_leave_room_when_mounted_with_discard() {
+    let mut steps = json!([
+        {"do": "create", "file": "new"},
+        {"do": "write", "file": "new", "length_bytes": 16 << 20, "access": "direct"},
+        {"do": "close", "file": "new"},
+        {"do": "delete", "file": "new"}
+    ]);
+    let overwriting = overwriting();
+    steps.as_array_mut().unwrap().extend(overwriting.as_array().unwrap().iter().cloned());
+    let kept = ("discarded", json!(false));
+    let without = amplification(std::slice::from_ref(&kept), None, &steps);
+    let with = amplification(&[kept, ("discard", json!(true))], None, &steps);
+    assert!(with < 0.7 * without, "{with} {without}");
+}
+
+#[test]
+fn a_filesystem_takes_the_front_of_its_drive() {
+    let stored = |size: Option<u64>| {
+        let mut scenario = local(json!({"drives": [ssd(75.0)]}), "ext4");
+        scenario["nodes"][0]["volumes"][0]["size_bytes"] = json!(size);
+        headrace_simulator::run(
+            &headrace_simulator::Scenario::from_json(&scenario.to_string()).unwrap(),
+        )
+    };
+    assert!(stored(Some(1 << 30)).is_ok());
+    let small = stored(Some(100 << 20)).unwrap_err();
+    assert!(small.to_string().contains("room"), "{small}");
+    let large = stored(Some(1 << 50)).unwrap_err();
+    assert!(large.to_string().contains("size_bytes"), "{large}");
+}

@@ -87,7 +87,14 @@ struct Kind {
     row_units: u64,
     spare_ratio: f64,
     initial: InitialState,
-    preloaded: Arc<[UnitRange]>,
+    prepared: Arc<[Prepared]>,
+}
+
+/// A change of the initial map before the first write.
+#[derive(Clone, Copy, PartialEq)]
+enum Prepared {
+    Stored(UnitRange),
+    Trimmed(UnitRange),
 }
 
 /// An initial map. The first drive of its kind builds it; others of that kind wait.
@@ -105,7 +112,7 @@ struct Open {
 impl PageMap {
     /// Create a map of `units` with `spare_ratio` additional flash, in rows of `row_units`.
     pub fn new(units: u64, row_units: u64, spare_ratio: f64, initial: InitialState) -> Self {
-        let kind = Kind { units, row_units, spare_ratio, initial, preloaded: Arc::default() };
+        let kind = Kind { units, row_units, spare_ratio, initial, prepared: Arc::default() };
         Self::shared(&kind, || Self::begin(&kind))
     }
 
@@ -128,42 +135,60 @@ impl PageMap {
     /// Store ranges of units before the first write, in the given order. They are valid and cause
     /// no wear.
     pub fn preload(&mut self, ranges: &[UnitRange]) {
-        if ranges.is_empty() {
+        self.prepare(ranges.iter().copied().map(Prepared::Stored).collect());
+    }
+
+    /// Discard a range of units before the first write.
+    pub fn trim(&mut self, range: UnitRange) {
+        self.prepare(vec![Prepared::Trimmed(range)]);
+    }
+
+    fn prepare(&mut self, changes: Vec<Prepared>) {
+        if changes.is_empty() {
             return;
         }
         match self.beginning.take() {
             Some((mut kind, _)) if self.untouched => {
-                kind.preloaded = kind.preloaded.iter().chain(ranges).copied().collect();
+                kind.prepared = kind.prepared.iter().chain(&changes).copied().collect();
                 *self = Self::shared(&kind, || {
                     let mut map = self.clone();
-                    map.store(ranges);
+                    map.change(&changes);
                     map.settle();
                     map
                 });
             }
             beginning => {
-                self.store(ranges);
+                self.change(&changes);
                 self.beginning = beginning;
             }
         }
     }
 
-    fn store(&mut self, ranges: &[UnitRange]) {
-        let counts = (self.host_units, self.flash_units, self.cleaned, self.erases.clone());
-        for &(first, end) in ranges {
-            let end = end.min(self.all_units);
-            self.groups.store(first / self.scale, end.div_ceil(self.scale));
-            let followed = first.div_ceil(self.scale)..end.div_ceil(self.scale);
-            let (mut unit, end) = (followed.start as u32, followed.end as u32);
-            while unit < end {
-                if self.places.get(unit).is_some() {
-                    unit += 1;
-                    continue;
-                }
-                let free = (unit..end).take_while(|&unit| self.places.get(unit).is_none()).count();
-                self.write_run(unit, free as u32);
-                unit += free as u32;
+    fn change(&mut self, changes: &[Prepared]) {
+        let untouched = self.untouched;
+        for change in changes {
+            match *change {
+                Prepared::Stored(range) => self.store(range),
+                Prepared::Trimmed((first, end)) => self.discard(first, end),
             }
+        }
+        self.untouched = untouched;
+    }
+
+    fn store(&mut self, (first, end): UnitRange) {
+        let counts = (self.host_units, self.flash_units, self.cleaned, self.erases.clone());
+        let end = end.min(self.all_units);
+        self.groups.store(first / self.scale, end.div_ceil(self.scale));
+        let followed = first.div_ceil(self.scale)..end.div_ceil(self.scale);
+        let (mut unit, end) = (followed.start as u32, followed.end as u32);
+        while unit < end {
+            if self.places.get(unit).is_some() {
+                unit += 1;
+                continue;
+            }
+            let free = (unit..end).take_while(|&unit| self.places.get(unit).is_none()).count();
+            self.write_run(unit, free as u32);
+            unit += free as u32;
         }
         (self.host_units, self.flash_units, self.cleaned, self.erases) = counts;
     }

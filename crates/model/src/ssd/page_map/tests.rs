@@ -47,7 +47,7 @@ fn drives_of_one_kind_share_what_they_have_not_written() {
         row_units: 512,
         spare_ratio: 0.09,
         initial: InitialState::Steady { fill: 0.7 },
-        preloaded: Arc::default(),
+        prepared: Arc::default(),
     });
     for unit in 0..60 {
         written.write(unit);
@@ -111,7 +111,7 @@ proptest! {
             row_units: 64,
             spare_ratio: 0.1,
             initial: InitialState::Fresh,
-            preloaded: Arc::default(),
+            prepared: Arc::default(),
         });
         (map.valid, map.is_free) = blocks.iter().copied().unzip();
         map.host.block = open.0.index(blocks.len()) as u32;
