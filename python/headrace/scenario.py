@@ -23,6 +23,9 @@ class RaidSpec(TypedDict):
     level: int
     drives: int
     chunk_bytes: int
+    stripe_cache_bytes: NotRequired[int]
+    bitmap_chunk_bytes: NotRequired[int]
+    controller: NotRequired[Mapping[str, object]]
 
 
 class DriveQueue(TypedDict):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from headrace.raid import SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
@@ -14,7 +16,59 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
-class SiteDrive(Section):
+class RaidTuning(Section):
+    """Options of a RAID by Linux md, or by a controller."""
+
+    stripe_cache: int | None = Field(
+        None,
+        ge=16,
+        le=32_768,
+        description="md's stripe_cache_size with parity: pages of 4 KiB per drive; 256 when not "
+        "given",
+    )
+    bitmap: Literal["none", "internal"] = Field(
+        "none", description="md's write-intent bitmap: none, or on the drives themselves"
+    )
+    bitmap_chunk: Bytes | None = Field(
+        None,
+        ge=4096,
+        description="bytes per bit of the bitmap, a power of two; 64 MiB when not given",
+    )
+    controller: str | None = Field(
+        None, description="a RAID controller of the catalog in place of Linux md"
+    )
+    battery: bool | None = Field(
+        None,
+        description="the controller's cache has a battery; without one it writes through",
+    )
+    cache: Bytes | None = Field(
+        None, ge=1 << 20, description="the controller's cache; as its entry says when not given"
+    )
+
+    def check_tuning(self, level: int) -> None:
+        """Raise ValueError when options do not belong together."""
+        if self.stripe_cache is not None and level not in (5, 6):
+            raise ValueError(f"stripe_cache belongs to RAID 5 and 6 (given RAID {level})")
+        if self.bitmap == "internal" and level == 0:
+            raise ValueError("a bitmap needs a level with redundancy (given RAID 0)")
+        if self.bitmap_chunk is not None:
+            if self.bitmap == "none":
+                raise ValueError('bitmap_chunk belongs to bitmap = "internal"')
+            if self.bitmap_chunk & (self.bitmap_chunk - 1):
+                raise ValueError(f"bitmap_chunk is a power of two (given {self.bitmap_chunk})")
+        if self.controller is None:
+            if self.battery is not None or self.cache is not None:
+                raise ValueError("battery and cache are those of a controller: give controller")
+        elif self.stripe_cache is not None or self.bitmap != "none":
+            raise ValueError("stripe_cache and bitmap are md's: a controller has neither")
+
+    @property
+    def is_given(self) -> bool:
+        """Whether any option differs from md's defaults."""
+        return self.stripe_cache is not None or self.bitmap != "none" or self.controller is not None
+
+
+class SiteDrive(RaidTuning):
     """Drives of one kind in a node or server."""
 
     drive: str
@@ -28,6 +82,9 @@ class SiteDrive(Section):
     def _possible(self) -> SiteDrive:
         if self.raid is not None:
             check_drives(self.raid, self.count)
+        if self.is_given and self.count == 1:
+            raise ValueError("stripe_cache, bitmap and controller belong to several drives: count")
+        self.check_tuning(self.raid or 0)
         return self
 
 

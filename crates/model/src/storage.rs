@@ -3,13 +3,14 @@
 use crate::drive::{build, Drive};
 use crate::faults::{FaultKind, FaultSpec, FaultyDevice};
 use crate::moment::Moment;
+use crate::raid::controller::Controller;
 use crate::raid::member::MemberDrive;
 use crate::raid::spec::StorageSpec;
 use crate::raid::Raid;
 use crate::request::{
     Completion, Device, FaultCounts, Medium, Nanos, Queue, Request, SubmittedIo, Wrapper,
 };
-use crate::scheduler::{QueueSpec, SharedHabits};
+use crate::scheduler::{QueueSpec, SchedulerSpec, SharedHabits};
 use crate::spec::{refuse, DriveSpec, SpecError};
 use crate::stream::Stream;
 
@@ -17,6 +18,26 @@ use crate::stream::Stream;
 pub enum Drives {
     Single(FaultyDevice<Drive>),
     Raid(Box<Raid<MemberDrive>>),
+    /// A RAID behind a controller with a cache.
+    Controlled(Box<Controller<MemberDrive>>),
+}
+
+impl Drives {
+    fn raid(&self) -> Option<&Raid<MemberDrive>> {
+        match self {
+            Drives::Single(_) => None,
+            Drives::Raid(raid) => Some(raid),
+            Drives::Controlled(controller) => Some(controller.raid()),
+        }
+    }
+
+    fn raid_mut(&mut self) -> Option<&mut Raid<MemberDrive>> {
+        match self {
+            Drives::Single(_) => None,
+            Drives::Raid(raid) => Some(raid),
+            Drives::Controlled(controller) => Some(controller.raid_mut()),
+        }
+    }
 }
 
 /// Which component counts a fault of the storage device.
@@ -43,6 +64,13 @@ fn seed_of(seed: u64, drive: usize) -> u64 {
     Stream::numbered(seed, "storage/drive", drive as u64).bits()
 }
 
+/// Return the queue that a controller has for each drive: in order of arrival, as many commands at
+/// once as the drive takes.
+fn queue_of_controller(members: &[DriveSpec]) -> QueueSpec {
+    let depth = members.iter().map(DriveSpec::queue_depth).min().unwrap_or(1);
+    QueueSpec { scheduler: SchedulerSpec::Noop, queue_depth: depth, ..QueueSpec::default() }
+}
+
 impl Storage {
     /// Build the storage device. Each drive has its own seed, so that platters do not rotate in
     /// phase.
@@ -63,19 +91,28 @@ impl Storage {
             drives.push(FaultyDevice::new(build(member, seed)?, &[], seed)?);
         }
         let habits = SharedHabits::default();
+        let queue = match spec.raid.and_then(|raid| raid.controller) {
+            Some(_) => Some(queue_of_controller(&members)),
+            None => queue.cloned(),
+        };
         let drives = match &spec.raid {
             Some(raid) => {
                 let members = drives
                     .into_iter()
-                    .map(|drive| MemberDrive::new(drive, queue, &habits))
+                    .map(|drive| MemberDrive::new(drive, queue.as_ref(), &habits))
                     .collect();
                 let has_ssd = !spec.drives.iter().all(DriveSpec::rotational);
-                Drives::Raid(Box::new(Raid::new(raid, members)?.with_ssd(has_ssd)))
+                let array = Raid::new(raid, members)?.with_ssd(has_ssd);
+                match raid.controller {
+                    Some(controller) => {
+                        Drives::Controlled(Box::new(Controller::new(array, controller)))
+                    }
+                    None => Drives::Raid(Box::new(array)),
+                }
             }
             None => Drives::Single(drives.swap_remove(0)),
         };
-        let mut storage =
-            Storage { drives, members, queue: queue.cloned(), habits, faults: Vec::new(), seed };
+        let mut storage = Storage { drives, members, queue, habits, faults: Vec::new(), seed };
         for fault in &spec.faults {
             storage.inject(fault)?;
         }
@@ -94,6 +131,7 @@ impl Storage {
         match &mut self.drives {
             Drives::Single(drive) => drive,
             Drives::Raid(raid) => raid.member_mut(number).drive_mut(),
+            Drives::Controlled(controller) => controller.raid_mut().member_mut(number).drive_mut(),
         }
     }
 
@@ -101,6 +139,7 @@ impl Storage {
         match &self.drives {
             Drives::Single(drive) => drive,
             Drives::Raid(raid) => raid.member(number).drive(),
+            Drives::Controlled(controller) => controller.raid().member(number).drive(),
         }
     }
 
@@ -134,9 +173,8 @@ impl Storage {
         let mut spare = FaultyDevice::new(build(&self.members[number], seed)?, &[], seed)?;
         spare.watch();
         let spare = MemberDrive::new(spare, self.queue.as_ref(), &self.habits);
-        let raid = match &mut self.drives {
-            Drives::Raid(raid) if raid.is_redundant() => raid,
-            _ => return refuse("fault.kind", "a storage without redundancy", "RAID 1, 5, 6 or 10"),
+        let Some(raid) = self.drives.raid_mut().filter(|raid| raid.is_redundant()) else {
+            return refuse("fault.kind", "a storage without redundancy", "RAID 1, 5, 6 or 10");
         };
         let start = Moment::at(spec.from());
         let mut changes = vec![raid.schedule_failure(start, number)];
@@ -160,7 +198,7 @@ impl Storage {
             }
             Placed::InRaid(changes) => {
                 let last = changes.last().copied();
-                if let (Drives::Raid(raid), Some(change)) = (&mut self.drives, last) {
+                if let (Some(raid), Some(change)) = (self.drives.raid_mut(), last) {
                     raid.hasten(change, now);
                 }
             }
@@ -169,10 +207,7 @@ impl Storage {
 
     /// Return how many times each fault took effect, summed over the drives.
     pub fn fired(&self) -> Vec<u64> {
-        let of_raid = match &self.drives {
-            Drives::Raid(raid) => raid.fault_counts().fired,
-            Drives::Single(_) => Vec::new(),
-        };
+        let of_raid = self.drives.raid().map_or(Vec::new(), |raid| raid.fault_counts().fired);
         let one = |placed: &Placed| match placed {
             Placed::OnDrives(places) => {
                 places.iter().map(|&(drive, number)| self.drive(drive).fired()[number]).sum()
@@ -188,12 +223,14 @@ macro_rules! either {
         match $storage.drives {
             Drives::Single(ref $device) => $call,
             Drives::Raid(ref $device) => $call,
+            Drives::Controlled(ref $device) => $call,
         }
     };
     (mut $storage:expr, $device:ident => $call:expr) => {
         match $storage.drives {
             Drives::Single(ref mut $device) => $call,
             Drives::Raid(ref mut $device) => $call,
+            Drives::Controlled(ref mut $device) => $call,
         }
     };
 }

@@ -23,7 +23,17 @@ from headrace.registry import nearest
 from headrace.validation import Problems
 
 ROOT = Path(__file__).parent
-SHELVES = ("drives", "nodes", "links", "switches", "servers", "filesystems", "profiles", "prices")
+SHELVES = (
+    "drives",
+    "controllers",
+    "nodes",
+    "links",
+    "switches",
+    "servers",
+    "filesystems",
+    "profiles",
+    "prices",
+)
 """Folders of the catalog."""
 
 _WITHOUT_SOURCE = frozenset({"name", "kind", "about", "source"})

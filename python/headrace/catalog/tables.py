@@ -61,6 +61,17 @@ class Writeback(BaseModel):
     have not mapped."""
 
 
+class CatalogController(CatalogTable):
+    """`controllers/`: a RAID controller (crates/model, `ControllerSpec`)."""
+
+    cache_bytes: int = Field(ge=1 << 20, le=1 << 40)
+    queue_depth: int = Field(ge=1, le=65_536)
+    command_us: float = Field(ge=0, le=1e5)
+    link_bytes_per_s: float = Field(ge=1e6, le=1e12)
+    flush_interval_s: float = Field(ge=0.01, le=3600)
+    destage_above: float = Field(0.5, ge=0, le=1)
+
+
 class CatalogNode(CatalogTable):
     """`nodes/`: a machine."""
 
@@ -267,6 +278,7 @@ class CatalogPrice(CatalogTable):
 
 
 TABLES: dict[str, type[CatalogTable]] = {
+    "controllers": CatalogController,
     "nodes": CatalogNode,
     "links": CatalogLink,
     "switches": CatalogSwitch,

@@ -46,6 +46,7 @@ def with_level(written: dict[str, Any], path: NamePath, level: Any) -> dict[str,
 
 _SHELF_OF_FIELD = {
     "drive": "drives",
+    "controller": "controllers",
     "machine": "nodes",
     "software": "servers",
     "source_software": "servers",
@@ -96,13 +97,13 @@ def anchored_fields(
 
 
 def anchor_drives(written: dict[str, Any], base: Path) -> dict[str, Any]:
-    """Return a copy in which drives given as files (`….toml`) have absolute paths.
+    """Return a copy in which drives and controllers given as files (`….toml`) have absolute paths.
 
     Raises ValueError as `anchored_path` does.
     """
     for place, shelf, name in entry_names(written):
         file, cache_state = stated_cache(name)
-        if shelf == "drives" and file.endswith(".toml"):
+        if shelf in ("drives", "controllers") and file.endswith(".toml"):
             path = str(anchored_path(base, file))
             stated = path if cache_state is None else f"{path} write-cache={cache_state}"
             written = with_level(written, place, stated)

@@ -12,7 +12,7 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from headrace.errors import (
     HeadraceError,
@@ -23,6 +23,7 @@ from headrace.errors import (
 )
 from headrace.labels import ITSELF
 from headrace.raid import SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
+from headrace.site import RaidTuning
 from headrace.system import filesystems, loops, requirements, signatures
 from headrace.system.claims import Place
 from headrace.system.journal import Journal, JournalEntry
@@ -49,10 +50,8 @@ def _commas(value: object) -> object:
     return [part for option in options for part in str(option).split(",") if part]  # pyright: ignore[reportUnknownVariableType]
 
 
-class Raid(BaseModel):
+class Raid(RaidTuning):
     """Several drives as one."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     level: RaidLevel = Field(description="RAID level")
     drives: int = Field(2, ge=2, le=MOST_DRIVES, description="how many drives of the one kind")
@@ -70,6 +69,12 @@ class Raid(BaseModel):
     @model_validator(mode="after")
     def _possible(self) -> Raid:
         check_drives(self.level, self.drives)
+        self.check_tuning(self.level)
+        if self.by == "kernel" and self.is_given:
+            raise ValueError(
+                "stripe_cache, bitmap and controller are simulated or emulated: the kernel's RAID "
+                'is btrfs\'s, which has none of them; leave out by = "kernel"'
+            )
         if self.by == "kernel" and self.level not in (0, 1, 10):
             raise ValueError(
                 f"the kernel's RAID is btrfs's, which has 0, 1 and 10 (given {self.level})"

@@ -10,6 +10,7 @@ from headrace.catalog import names
 from headrace.labels import ITSELF, Label
 from headrace.raid import SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
 from headrace.refusals import meant
+from headrace.site import RaidTuning
 from headrace.targets.server_options import ServerOptions
 from headrace.units import MOST_DRIVES, MOST_HOSTS, Bytes
 
@@ -36,10 +37,9 @@ def _commas(given: Any) -> Any:
     )
 
 
-class ModelledRaid(BaseModel):
+class ModelledRaid(RaidTuning):
     """`raid = { level = 5, drives = 4 }`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     level: RaidLevel = Field(description="RAID level")
     drives: int = Field(ge=2, le=MOST_DRIVES, description="drives in it")
     chunk: Bytes = Field(
@@ -51,6 +51,7 @@ class ModelledRaid(BaseModel):
     @model_validator(mode="after")
     def _possible(self) -> ModelledRaid:
         check_drives(self.level, self.drives)
+        self.check_tuning(self.level)
         return self
 
 

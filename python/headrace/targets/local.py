@@ -57,8 +57,10 @@ class LocalTarget(Target):
             else:
                 drive = stand_in.drive
                 if stand_in.count > 1:
-                    chunk = {} if stand_in.chunk is None else {"chunk": stand_in.chunk}
-                    raid = ModelledRaid(level=stand_in.raid or 0, drives=stand_in.count, **chunk)
+                    same = stand_in.model_dump(
+                        exclude={"drive", "count", "raid"}, exclude_none=True
+                    )
+                    raid = ModelledRaid(level=stand_in.raid or 0, drives=stand_in.count, **same)
         given = {
             "drive": drive,
             "raid": None if raid is None else raid.model_dump(exclude={"by"}),

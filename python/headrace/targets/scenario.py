@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 from headrace.catalog import entry
-from headrace.scenario import DriveSpec, HostSpec, Machine, Port, StorageSpec, Table, VolumeSpec
-from headrace.site import SiteDrive
+from headrace.scenario import (
+    DriveSpec,
+    HostSpec,
+    Machine,
+    Port,
+    RaidSpec,
+    StorageSpec,
+    Table,
+    VolumeSpec,
+)
+from headrace.site import RaidTuning, SiteDrive
 from headrace.targets.exports import FRESH
 from headrace.units import parse_bytes_per_s
 
-
-class RaidOptions(Protocol):
-    """A RAID of equal drives, as targets describe it."""
-
-    @property
-    def level(self) -> int: ...
-
-    @property
-    def drives(self) -> int: ...
-
-    @property
-    def chunk(self) -> int: ...
+BITMAP_CHUNK_BYTES = 64 << 20
+"""mdadm's smallest chunk of an internal bitmap, which it takes up to about 2^20 chunks."""
 
 
 def volume(name: str, export: Any, read_ahead_default_bytes: int = 128 << 10) -> VolumeSpec:
@@ -39,23 +38,42 @@ def volume(name: str, export: Any, read_ahead_default_bytes: int = 128 << 10) ->
     raid = getattr(export, "raid", None)
     made["storage"] = storage(drive, raid)
     made["scheduler"] = export.scheduler or "noop"
-    if raid is not None and raid.level != 1:
+    if raid is not None and raid.level != 1 and raid.controller is None:
         # Linux md reads ahead at least two whole stripes (drivers/md/raid0.c, raid5.c, raid10.c).
         read_ahead_default_bytes = max(read_ahead_default_bytes, 2 * raid.chunk * raid.drives)
     made["read_ahead_bytes"] = (
         read_ahead_default_bytes if export.read_ahead is None else export.read_ahead
     )
     if export.queue_depth is not None:
-        # The option counts per drive; a RAID's queue holds the requests of all drives.
-        made["queue_depth"] = export.queue_depth * (1 if raid is None else raid.drives)
+        # The option counts per drive; md's queue holds the requests of all drives. A controller
+        # has one queue.
+        queues = 1 if raid is None or raid.controller is not None else raid.drives
+        made["queue_depth"] = export.queue_depth * queues
     return made
 
 
-def storage(drive: DriveSpec, raid: RaidOptions | None = None) -> StorageSpec:
-    """Return a drive, or a RAID of equal drives."""
+def storage(drive: DriveSpec, raid: Any | None = None) -> StorageSpec:
+    """Return a drive, or a RAID of equal drives: `RaidTuning` with `level`, `drives`, `chunk`."""
     made: StorageSpec = {"drives": [drive]}
     if raid is not None:
-        made["raid"] = {"level": raid.level, "drives": raid.drives, "chunk_bytes": raid.chunk}
+        made["raid"] = raid_spec(raid.level, raid.drives, raid.chunk, raid)
+    return made
+
+
+def raid_spec(level: int, drives: int, chunk: int, tuning: RaidTuning) -> RaidSpec:
+    """Return a RAID of a scenario."""
+    made: RaidSpec = {"level": level, "drives": drives, "chunk_bytes": chunk}
+    if tuning.stripe_cache is not None:
+        made["stripe_cache_bytes"] = tuning.stripe_cache * 4096
+    if tuning.bitmap == "internal":
+        made["bitmap_chunk_bytes"] = tuning.bitmap_chunk or BITMAP_CHUNK_BYTES
+    if tuning.controller is not None:
+        controller: dict[str, object] = entry("controllers", tuning.controller).table.part()
+        if tuning.cache is not None:
+            controller["cache_bytes"] = tuning.cache
+        if tuning.battery is not None:
+            controller["battery"] = tuning.battery
+        made["controller"] = controller
     return made
 
 
@@ -102,11 +120,8 @@ def site_volume(name: str, drive: str | SiteDrive) -> VolumeSpec:
     else:
         stored = storage(entry("drives", drive.drive).table)
         if drive.count > 1:
-            stored["raid"] = {
-                "level": drive.raid or 0,
-                "drives": drive.count,
-                "chunk_bytes": drive.chunk or 64 << 10,
-            }
+            chunk = drive.chunk or 64 << 10
+            stored["raid"] = raid_spec(drive.raid or 0, drive.count, chunk, drive)
     in_use = filesystem("ext4") | {"discarded": False}
     return {"name": name, "filesystem": in_use, "storage": stored}
 

@@ -319,7 +319,7 @@ class ServedTarget(ServiceTarget):
             given["image"] = str(self._private_image(number))
         if export.raid is not None:
             raid = export.raid
-            given["raid"] = {"level": raid.level, "drives": raid.drives, "chunk": raid.chunk}
+            given["raid"] = raid.model_dump(exclude_none=True)
         written = {key: value for key, value in given.items() if value is not None}
         options = made_of(BlockOptions, written, f"target {self.name}: export")
         return BlockTarget(f"{self.name} (export {number})", options)

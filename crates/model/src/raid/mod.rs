@@ -4,6 +4,9 @@
 //! it needs first, then the writes. Members are woken in the order of their next events, so a late
 //! call changes no result.
 
+mod bitmap;
+mod bits;
+pub mod controller;
 pub mod layout;
 pub mod member;
 mod parity;
@@ -22,6 +25,7 @@ use crate::request::{
 };
 use crate::slots::{Id, Slab};
 use crate::spec::SpecError;
+use bits::Bitmap;
 use layout::{Layout, Level, Piece};
 use spec::RaidSpec;
 use state::{Change, Child, Job, Lists, Member, OfStripe, Parent, Rebuild};
@@ -57,6 +61,9 @@ pub struct Raid<D: Queue> {
     then: Vec<Piece>,
     lists: Lists,
     stripes: Stripes,
+    bitmap: Option<Bitmap>,
+    /// Sectors of each member before its data, which a bitmap needs.
+    data_offset: u64,
 }
 
 impl<D: Queue> Raid<D> {
@@ -79,7 +86,8 @@ impl<D: Queue> Raid<D> {
             6 => Level::Parity(2),
             _ => Level::MirroredPairs,
         };
-        let member_sectors = smallest / chunk * chunk;
+        let data_offset = spec.bitmap_chunk_bytes.map_or(0, |_| bits::RESERVED_SECTORS);
+        let member_sectors = smallest.saturating_sub(data_offset) / chunk * chunk;
         if member_sectors == 0 {
             return crate::spec::refuse(
                 "raid.chunk_bytes",
@@ -95,8 +103,10 @@ impl<D: Queue> Raid<D> {
             last_end: 0,
             issued: 0,
         };
+        let layout = Layout { level, members: devices.len(), chunk, member_sectors };
+        let bits = spec.bitmap_chunk_bytes.map(|bytes| Bitmap::new(&layout, bytes));
         Ok(Raid {
-            layout: Layout { level, members: devices.len(), chunk, member_sectors },
+            layout,
             members: devices.into_iter().map(member).collect(),
             has_ssd: false,
             parents: Slab::default(),
@@ -115,12 +125,24 @@ impl<D: Queue> Raid<D> {
             then: Vec::new(),
             lists: Lists::default(),
             stripes: Stripes::new(spec.stripe_cache_bytes / crate::request::SECTOR_BYTES),
+            bitmap: bits.transpose()?,
+            data_offset,
         })
     }
 
     /// Return the requests issued to each member so far.
     pub fn issued(&self) -> Vec<u64> {
         self.members.iter().map(|member| member.issued).collect()
+    }
+
+    /// Return how many members there are.
+    pub fn members(&self) -> usize {
+        self.layout.members
+    }
+
+    /// Return the sectors of a stripe that hold data.
+    pub fn row_sectors(&self) -> u64 {
+        self.layout.chunk * self.layout.data_chunks() as u64
     }
 
     pub fn member(&self, index: usize) -> &D {
@@ -202,8 +224,11 @@ impl<D: Queue> Raid<D> {
         member.pending += 1;
         member.issued += 1;
         member.last_end = piece.sector + u64::from(piece.sectors);
+        // The bitmap is before the data.
+        let offset = if self.jobs[job].of_bitmap { 0 } else { self.data_offset };
         let Piece { sector, sectors, .. } = piece;
-        let request = Request { tag, op, sector, sectors, fua: fua && op != Op::Read };
+        let fua = fua && !matches!(op, Op::Read | Op::Flush);
+        let request = Request { tag, op, sector: sector + offset, sectors, fua };
         member.device.submit_io(self.clock, SubmittedIo { request, process, sync });
         member.next_wake = member.device.next_wake().into();
     }
@@ -232,6 +257,19 @@ impl<D: Queue> Raid<D> {
         self.run_job(parent, None, None, op, then_op, fua);
     }
 
+    /// Plan a request, and complete it if it needs no drive.
+    fn start(&mut self, parent: Id<Parent>, request: &Request) {
+        self.plan(parent, request);
+        let slot = &mut self.parents[parent];
+        slot.jobs -= 1;
+        if slot.jobs == 0 {
+            let Parent { tag, seq, status, bits, .. } = *slot;
+            self.done.push(self.clock + ANSWER_NS, seq, tag, status);
+            self.parents.remove(parent);
+            self.bits_ended(bits);
+        }
+    }
+
     /// Start a job, possibly of a stripe, that its parents count already.
     fn run_job(
         &mut self,
@@ -241,12 +279,12 @@ impl<D: Queue> Raid<D> {
         op: Op,
         then_op: Option<Op>,
         fua: bool,
-    ) {
+    ) -> Id<Job> {
         let mut first = std::mem::take(&mut self.first);
         let job = self.jobs.occupy();
         let slot = &mut self.jobs[job];
         (slot.parent, slot.pending, slot.then_op, slot.fua) = (parent, first.len(), then_op, fua);
-        slot.stripe = stripe;
+        (slot.stripe, slot.of_bitmap) = (stripe, false);
         slot.more.clear();
         slot.more.extend_from_slice(more.unwrap_or_default());
         slot.then.clear();
@@ -259,6 +297,7 @@ impl<D: Queue> Raid<D> {
         }
         first.clear();
         self.first = first;
+        job
     }
 
     fn end_child(&mut self, completion: &Completion) {
@@ -302,8 +341,13 @@ impl<D: Queue> Raid<D> {
         let (parent, stripe) = (slot.parent, slot.stripe);
         let more = std::mem::take(&mut slot.more);
         let Some(parent) = parent else {
+            let of_bitmap = slot.of_bitmap;
             self.jobs.remove(job);
-            self.rebuild_stepped();
+            if of_bitmap {
+                self.bitmap_written();
+            } else {
+                self.rebuild_stepped();
+            }
             return;
         };
         self.job_of_ended(parent);
@@ -321,9 +365,10 @@ impl<D: Queue> Raid<D> {
         let slot = &mut self.parents[parent];
         slot.jobs -= 1;
         if slot.jobs == 0 {
-            let Parent { tag, seq, status, .. } = *slot;
+            let Parent { tag, seq, status, bits, .. } = *slot;
             self.done.push(self.clock, seq, tag, status);
             self.parents.remove(parent);
+            self.bits_ended(bits);
         }
     }
 
@@ -363,7 +408,7 @@ impl<D: Queue> Raid<D> {
         let mut of_members = vec![Vec::new(); self.members.len()];
         for &(sector, sectors) in data {
             self.layout.for_each_stored(sector, sectors, |member, first, length| {
-                of_members[member].push((first, length));
+                of_members[member].push((first + self.data_offset, length));
             });
         }
         of_members.into_iter().map(ranges::merge).collect()
@@ -389,6 +434,10 @@ impl<D: Queue> Medium for Raid<D> {
         let mut found = Vec::new();
         for index in 0..self.members.len() {
             for (sector, sectors) in self.members[index].device.unflushed(now) {
+                // The bitmap, before the data, is no data.
+                let end = (sector + sectors).saturating_sub(self.data_offset);
+                let sector = sector.saturating_sub(self.data_offset);
+                let sectors = end - sector;
                 self.layout.for_each_data(index, sector, sectors, |first, length| {
                     found.push((first, length))
                 });
@@ -478,14 +527,12 @@ impl<D: Queue> Queue for Raid<D> {
             status: Status::Done,
             process,
             sync,
+            bits: (0, 0),
         });
-        self.plan(parent, &request);
-        let slot = &mut self.parents[parent];
-        slot.jobs -= 1;
-        if slot.jobs == 0 {
-            self.done.push(now + ANSWER_NS, seq, request.tag, slot.status);
-            self.parents.remove(parent);
+        if self.waits_for_bits(parent, &request) {
+            return;
         }
+        self.start(parent, &request);
     }
 
     fn plug(&mut self) {
@@ -496,6 +543,7 @@ impl<D: Queue> Queue for Raid<D> {
     fn unplug(&mut self, now: Nanos) {
         self.advance(now);
         self.stripes.plugged = false;
+        self.update_bitmap();
         self.start_waiting();
         for member in &mut self.members {
             member.device.unplug(now);

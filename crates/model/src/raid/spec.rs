@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::faults::FaultSpec;
 use crate::request::SECTOR_BYTES;
-use crate::spec::{refuse, within_int, DriveSpec, SpecError};
+use crate::spec::{refuse, within, within_int, DriveSpec, SpecError};
 
 /// A RAID of drives. Every drive contributes the capacity of the smallest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RaidSpec {
     /// 0, 1, 5, 6 or 10.
@@ -21,6 +21,71 @@ pub struct RaidSpec {
     /// Memory per drive of the stripe cache, for levels with parity (`stripe_cache_size` pages).
     #[serde(default = "stripe_cache_bytes")]
     pub stripe_cache_bytes: u64,
+    /// Bytes that each bit of an internal write-intent bitmap stands for; no bitmap without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bitmap_chunk_bytes: Option<u64>,
+    /// The hardware that the drives are connected to; Linux md without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller: Option<ControllerSpec>,
+}
+
+/// A RAID 0 of two drives with the defaults of every other field.
+impl Default for RaidSpec {
+    fn default() -> Self {
+        RaidSpec {
+            level: 0,
+            drives: 2,
+            chunk_bytes: chunk_bytes(),
+            rebuild_bytes_per_s: rebuild_bytes_per_s(),
+            stripe_cache_bytes: stripe_cache_bytes(),
+            bitmap_chunk_bytes: None,
+            controller: None,
+        }
+    }
+}
+
+/// What a controller's sheet and firmware say.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ControllerSpec {
+    /// Memory for data that are not on the drives yet.
+    pub cache_bytes: u64,
+    /// Its battery (or flash with a capacitor) is charged. Without it there is no write-back.
+    #[serde(default = "yes")]
+    pub battery: bool,
+    /// Commands that the kernel sends at once.
+    pub queue_depth: u32,
+    /// Time of the controller's processor for a command.
+    pub command_us: f64,
+    /// The link to the host.
+    pub link_bytes_per_s: f64,
+    /// Unwritten data wait this long at most.
+    pub flush_interval_s: f64,
+    /// Share of the cache above which stripes are written although they are not complete.
+    #[serde(default = "destage_above")]
+    pub destage_above: f64,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn destage_above() -> f64 {
+    0.5
+}
+
+impl ControllerSpec {
+    fn check(&self) -> Result<(), SpecError> {
+        within_int("controller.cache_bytes", self.cache_bytes, 1 << 20, 1 << 40)?;
+        within_int("controller.queue_depth", u64::from(self.queue_depth), 1, 65_536)?;
+        within("controller.command_us", self.command_us, 0.0, 1e5)?;
+        within("controller.link_bytes_per_s", self.link_bytes_per_s, 1e6, 1e12)?;
+        within("controller.flush_interval_s", self.flush_interval_s, 0.01, 3600.0)?;
+        if self.destage_above.is_nan() || !(0.0..=1.0).contains(&self.destage_above) {
+            return refuse("controller.destage_above", self.destage_above, "0 to 1");
+        }
+        Ok(())
+    }
 }
 
 /// One block device of a host.
@@ -82,7 +147,20 @@ impl RaidSpec {
         if !self.chunk_bytes.is_multiple_of(SECTOR_BYTES) {
             return refuse("raid.chunk_bytes", self.chunk_bytes, "a multiple of 512");
         }
-        Ok(())
+        if let Some(bytes) = self.bitmap_chunk_bytes {
+            // md's smallest is a page; larger than the largest drive is no use.
+            within_int("raid.bitmap_chunk_bytes", bytes, 4096, 1 << 50)?;
+            if !bytes.is_power_of_two() {
+                return refuse("raid.bitmap_chunk_bytes", bytes, "a power of two");
+            }
+            if self.level == 0 {
+                return refuse("raid.bitmap_chunk_bytes", bytes, "none for RAID 0");
+            }
+            if self.controller.is_some() {
+                return refuse("raid.bitmap_chunk_bytes", bytes, "none with a controller");
+            }
+        }
+        self.controller.as_ref().map_or(Ok(()), ControllerSpec::check)
     }
 }
 

@@ -14,12 +14,14 @@ pub(super) struct Parent {
     pub(super) status: Status,
     pub(super) process: u32,
     pub(super) sync: bool,
+    /// Bits of the bitmap that a write needs: the first, and past the last.
+    pub(super) bits: (u64, u64),
 }
 
 /// Pieces that complete together; the pieces in `then` are issued after them.
 #[derive(Default)]
 pub(super) struct Job {
-    /// `None`: a step of the rebuild, which belongs to no request.
+    /// `None`: a step of the rebuild, or of the bitmap, which belongs to no request.
     pub(super) parent: Option<Id<Parent>>,
     /// Further requests, whose writes the stripe has gathered.
     pub(super) more: Vec<Id<Parent>>,
@@ -29,6 +31,8 @@ pub(super) struct Job {
     pub(super) then: Vec<Piece>,
     pub(super) then_op: Option<Op>,
     pub(super) fua: bool,
+    /// It writes pages of the bitmap.
+    pub(super) of_bitmap: bool,
 }
 
 /// The part of a stripe that a job writes.

@@ -1,6 +1,7 @@
 //! What must hold for every device model, whatever the load.
 
 use headrace_model::drive::build;
+use headrace_model::raid::spec::ControllerSpec;
 use headrace_model::request::{
     Completion, Device, Fault, Medium, Nanos, Op, Queue, Request, Status, SubmittedIo,
 };
@@ -73,11 +74,33 @@ fn raids() -> Vec<StorageSpec> {
             drives,
             chunk_bytes: 16384,
             rebuild_bytes_per_s: 1 << 20,
-            stripe_cache_bytes: 1 << 20,
+            ..RaidSpec::default()
         }),
         faults: Vec::new(),
     };
-    vec![raid(0, 3, 3), raid(1, 2, 4), raid(5, 4, 3), raid(6, 5, 0), raid(10, 4, 6)]
+    let with = |storage: StorageSpec, option: &dyn Fn(&mut RaidSpec)| {
+        let mut raid = storage.raid.unwrap();
+        option(&mut raid);
+        StorageSpec { raid: Some(raid), ..storage }
+    };
+    let bitmap = |raid: &mut RaidSpec| raid.bitmap_chunk_bytes = Some(1 << 20);
+    let controller = |battery| {
+        move |raid: &mut RaidSpec| {
+            raid.controller = Some(ControllerSpec {
+                cache_bytes: 1 << 20,
+                battery,
+                queue_depth: 64,
+                command_us: 20.0,
+                link_bytes_per_s: 300e6,
+                flush_interval_s: 0.2,
+                destage_above: 0.5,
+            });
+        }
+    };
+    let mut all = vec![raid(0, 3, 3), raid(1, 2, 4), raid(5, 4, 3), raid(6, 5, 0), raid(10, 4, 6)];
+    all.extend([with(raid(1, 2, 4), &bitmap), with(raid(5, 4, 3), &bitmap)]);
+    all.extend([with(raid(5, 4, 3), &controller(true)), with(raid(10, 4, 0), &controller(false))]);
+    all
 }
 
 /// Single drives and RAIDs, each with faults of every kind.

@@ -7,6 +7,8 @@ mod hdd_controller;
 mod hdd_truth;
 mod loads;
 mod raid_arithmetic;
+mod raid_bitmap;
+mod raid_controller;
 mod raid_truth;
 mod replay_truth;
 mod scheduling;

@@ -23,7 +23,7 @@ fn raid_spec(level: u32, drives: u32) -> RaidSpec {
         drives,
         chunk_bytes: 64 << 10,
         rebuild_bytes_per_s: 1 << 20,
-        stripe_cache_bytes: 1 << 20,
+        ..RaidSpec::default()
     }
 }
 

@@ -24,7 +24,7 @@ fn spec(level: u32, drives: u32) -> RaidSpec {
         drives,
         chunk_bytes: CHUNK,
         rebuild_bytes_per_s: 20_000_000,
-        stripe_cache_bytes: 1 << 20,
+        ..RaidSpec::default()
     }
 }
 

@@ -81,7 +81,7 @@ fn warm_models_ask_for_no_memory() {
             drives: 4,
             chunk_bytes: 16384,
             rebuild_bytes_per_s: 1 << 20,
-            stripe_cache_bytes: 1 << 20,
+            ..RaidSpec::default()
         });
         let spec = StorageSpec {
             drives: vec![DriveSpec::from_json(drive).unwrap()],

@@ -54,7 +54,7 @@ fn stacks() -> Vec<(String, Box<dyn Queue + Send>)> {
             drives: 4,
             chunk_bytes: 65_536,
             rebuild_bytes_per_s: 1 << 20,
-            stripe_cache_bytes: 1 << 20,
+            ..RaidSpec::default()
         });
         StorageSpec { drives: vec![drive.clone()], raid, faults: Vec::new() }
     };
@@ -135,7 +135,7 @@ fn parity_is_stored_with_the_data() {
         drives: 4,
         chunk_bytes: 65_536,
         rebuild_bytes_per_s: 1 << 20,
-        stripe_cache_bytes: 1 << 20,
+        ..RaidSpec::default()
     };
     let spec = StorageSpec {
         drives: vec![ssd(SMALL, 5000.0, PAGE_MAP, "")],

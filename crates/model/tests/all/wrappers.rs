@@ -123,7 +123,7 @@ fn over_drives() -> Vec<(&'static str, Box<dyn Queue + Send>)> {
             drives: 2,
             chunk_bytes: 65536,
             rebuild_bytes_per_s: 1 << 20,
-            stripe_cache_bytes: 1 << 20,
+            ..RaidSpec::default()
         });
         let spec = StorageSpec { drives: vec![disk()], raid, faults: vec![fault.clone()] };
         Storage::build_queued(&spec, 1, queue).unwrap()

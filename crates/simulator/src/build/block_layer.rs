@@ -41,8 +41,14 @@ pub(super) fn block_layer(
             let depth = spec.drives.first().map_or(1, DriveSpec::queue_depth);
             let storage = Storage::build_queued(spec, seed, Some(&queue_spec(depth)))
                 .map_err(|error| at(&format!("{path}.storage"), error))?;
-            members = spec.raid.as_ref().map_or(1, |raid| raid.drives);
-            (Box::new(storage), depth)
+            match spec.raid.and_then(|raid| raid.controller) {
+                // One queue over the array, which the volume's scheduler orders.
+                Some(controller) => (Box::new(storage), controller.queue_depth),
+                None => {
+                    members = spec.raid.map_or(1, |raid| raid.drives);
+                    (Box::new(storage), depth)
+                }
+            }
         }
         (None, Some(spec)) => (Box::new(IdealDrive::new(spec, seed)), (spec.channels * 2).max(32)),
         (None, None) => {

@@ -43,21 +43,24 @@ def _depth_of(drive: DriveSpec) -> int:
 def queue_shape(storage: StorageSpec) -> QueueShape:
     """Return Linux's queue settings for a `StorageSpec`, by its queue and rotational flag.
 
-    A drive with one queue gets mq-deadline (`elevator_get_default`); one with deeper queues (NVMe)
-    and a RAID get none. The read-ahead of a striped RAID is at least two stripes
-    (drivers/md/raid0.c, raid5.c, raid10.c).
+    A drive with one queue gets mq-deadline (`elevator_get_default`), as does a RAID behind a
+    controller; one with deeper queues (NVMe) and a RAID by md get none. The read-ahead of a striped
+    RAID by md is at least two stripes (drivers/md/raid0.c, raid5.c, raid10.c).
     """
     drives = storage["drives"]
     raid = storage.get("raid")
     count = int(raid["drives"]) if raid else 1
     one = max(_depth_of(drive) for drive in drives)
     read_ahead = _READ_AHEAD_BYTES
-    if raid and raid["level"] != 1:
+    controller = (raid or {}).get("controller")
+    if raid and raid["level"] != 1 and controller is None:
         read_ahead = max(read_ahead, 2 * int(raid.get("chunk_bytes", 64 << 10)) * count)
+    depth = one * count if controller is None else int(str(controller["queue_depth"]))
+    has_one_queue = controller is not None or (raid is None and one <= 256)
     rotational = all(drive["kind"] == "hdd" for drive in drives)
     return QueueShape(
-        depth=max(_LEAST, min(_DEEPEST, one * count)),
-        scheduler="mq-deadline" if raid is None and one <= 256 else "none",
+        depth=max(_LEAST, min(_DEEPEST, depth)),
+        scheduler="mq-deadline" if has_one_queue else "none",
         read_ahead_bytes=read_ahead,
         rotational=rotational,
     )
