@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.errors import StudyError
 from headrace.profiles.exporting import FORMATS, export, left_out
 from headrace.profiles.importing import READERS, read
 from headrace.profiles.scenario import scenario_steps
@@ -84,6 +85,15 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trace.write_text((IMPORTS / "strace-y.txt").read_text() + SIZES)
     save(read(trace, "job"), place / "job.toml")
     return place / "job.toml"
+
+
+def test_a_damaged_letter_of_a_column_is_refused_by_name(recorded: Path, tmp_path: Path) -> None:
+    profile = tmp_path / recorded.name
+    shutil.copy(recorded, profile)
+    damaged = steps_path(recorded).read_bytes().replace(b"offset", b"\xe4ffset")
+    steps_path(profile).write_bytes(damaged)
+    with pytest.raises(StudyError, match=r"steps_file.*cannot be read"):
+        load(str(profile))
 
 
 COLUMN_VALUES: list[Any] = [-1, 2**31 - 1, 2**62, 2**63 - 1, None, "x", 1.5]

@@ -141,6 +141,9 @@ def damage(results: Path, index: int, how: str) -> str:
     elif how == "truncated jobs":
         path = directory / "jobs.parquet"
         path.write_bytes(path.read_bytes()[:-10])
+    elif how == "letter of a column":
+        path = directory / "jobs.parquet"
+        path.write_bytes(path.read_bytes().replace(b"wall_s", b"\xe4all_s"))
     elif how == "schema":
         path = directory / "trial.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 9}))
@@ -174,6 +177,15 @@ def test_a_damaged_record_is_named_and_the_others_are_read(
     assert name in warning
     assert said in warning
     assert len(records.jobs) == sum(records.trials["jobs"].dropna())
+
+
+def test_a_damaged_letter_of_a_column_is_an_error_and_no_traceback(results: Path) -> None:
+    name = damage(results, 4, "letter of a column")
+    records = read(results)
+    with pytest.raises(HeadraceError, match=name):
+        records.trial_jobs(name, ["wall_s"])
+    with pytest.raises(HeadraceError, match=results.name):
+        _ = records.jobs
 
 
 def test_no_trial_yet(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ class Records:
         relation = self.relation()
         try:
             return relation.df()
-        except duckdb.Error as error:
+        except (duckdb.Error, UnicodeDecodeError) as error:
             raise HeadraceError(f"{self.root}: {_first_line(error)}") from None
 
     def relation(self) -> duckdb.DuckDBPyRelation:
@@ -142,7 +142,7 @@ class Records:
         connection = duckdb.connect()
         try:
             jobs = connection.read_parquet(files, filename=True, hive_partitioning=False)  # pyright: ignore[reportArgumentType, reportCallIssue]
-        except duckdb.Error as error:
+        except (duckdb.Error, UnicodeDecodeError) as error:
             damaged = next((file for file in files if not _is_parquet(file)), str(self.root))
             raise HeadraceError(f"{damaged}: cannot read the jobs: {_first_line(error)}") from None
         own = ("target", "workload", "slots", "cell", "repeat", "valid", "provenance")
@@ -173,7 +173,7 @@ class Records:
         path = self.root / "trials" / trial / "jobs.parquet"
         try:
             return pq.read_table(path, columns=list(columns)).to_pandas()
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             raise HeadraceError(f"{path}: cannot read the jobs: {error}") from error
 
     def series_kinds(self, trial: str) -> tuple[str, ...]:
@@ -194,7 +194,7 @@ class Records:
             return pd.DataFrame()
         try:
             return pq.read_table(path).to_pandas()
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             raise HeadraceError(f"{path}: cannot read the series: {error}") from error
 
 
@@ -361,7 +361,7 @@ def _is_parquet(path: str) -> bool:
     """Return whether the Parquet footer can be read."""
     try:
         pq.read_metadata(path)
-    except (OSError, pa.ArrowException):
+    except (OSError, pa.ArrowException, UnicodeDecodeError):
         return False
     return True
 

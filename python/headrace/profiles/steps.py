@@ -399,7 +399,7 @@ def load_steps(
                 path, "steps_file", "the steps of the profile are gone; they lie beside its table"
             )
         read = pq.ParquetFile(path).read()
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         told = str(error).splitlines()[0][:200]
         raise StudyError(
             [FileProblem(path, 0, "steps_file", "", f"cannot be read: {told}")]

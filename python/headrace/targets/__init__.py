@@ -199,6 +199,8 @@ class Target(ABC):
     settings: ClassVar[frozenset[str]] = frozenset()
     """Option fields that can change on a prepared target (easy factors). All others need a new
     `prepare`."""
+    virtual_only: ClassVar[bool] = False
+    """True if it exists in virtual time only: `headrace simulate` alone takes it."""
     url_prefix: ClassVar[str] = ""
     """Scheme of its URLs (`hdfs://`), if jobs reach it by URL only: it then needs workloads with
     `reads_urls`."""

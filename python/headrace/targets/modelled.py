@@ -12,6 +12,8 @@ from headrace.targets.service import ServiceTarget
 class ModelledTarget(ServiceTarget):
     """A target that exists only in virtual time."""
 
+    virtual_only = True
+
     @override
     def check(self, forced_devices: frozenset[str]) -> list[Problem]:
         """Return one problem: this version cannot set up such a storage."""

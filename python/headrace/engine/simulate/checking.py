@@ -12,7 +12,6 @@ from headrace.engine.simulate.trials import PreparedTrial
 from headrace.errors import FileProblem, HeadraceError, StudyError
 from headrace.plan.trial import Trial
 from headrace.study.model import Study
-from headrace.targets.modelled import ModelledTarget
 
 _OPTIONS = {
     "targets": ("servers",),
@@ -43,9 +42,7 @@ def not_modelled(study: Study, trials: Iterable[Trial], words: str) -> list[File
 def check_simulated_only(study: Study, trials: Iterable[Trial]) -> None:
     """Raise StudyError for cells on storage that exists in virtual time alone and cannot run."""
     kinds = target_package.kinds()
-    only = {
-        name for name, each in study.targets.items() if issubclass(kinds[each.kind], ModelledTarget)
-    }
+    only = {name for name, each in study.targets.items() if kinds[each.kind].virtual_only}
     problems = not_modelled(study, (each for each in trials if each.target in only), "")
     if problems:
         raise StudyError(problems)
