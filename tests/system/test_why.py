@@ -265,7 +265,7 @@ def test_a_program_that_runs_already(workspace: Workspace) -> None:
         verdict = json.loads((workspace.place / "kept" / "verdict.json").read_text())
         assert verdict["limit"]["kind"] in (kind, "wait-cpu"), verdict
         assert part(verdict, kind, "wait-cpu") > 0.6
-        assert "its reads are not known" in " ".join(verdict["sentences"])
+        assert "its reads are not known" in " ".join(verdict["sentences"]).lower()
         assert str(running.pid) in verdict["observation"]["command"][0]
     gone = workspace.run("why", "--pid", str(running.pid))
     assert (gone.returncode, "no such process" in gone.stderr) == (2, True)

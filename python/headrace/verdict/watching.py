@@ -20,6 +20,9 @@ from headrace.verdict.doing import Doing, connections, doing, tree
 _SAMPLE_S = 0.02
 _SHARE_OF_A_CORE = 0.01
 """So much of a core's time do samples take at most."""
+_FIRST = 50
+_FIRST_SHARE_OF_A_CORE = 0.05
+"""The same for the first ones: a program of a few seconds with many threads needs enough, too."""
 _CONNECTIONS_S = 0.5
 
 
@@ -56,7 +59,10 @@ class TreeSampler:
     def _sample(self) -> None:
         pause_s = _SAMPLE_S
         while not self._stop.wait(pause_s):
-            pause_s = max(_SAMPLE_S, self._look() / _SHARE_OF_A_CORE)
+            taken_s = self._look()
+            few = sum(self.samples.values()) < _FIRST
+            share = _FIRST_SHARE_OF_A_CORE if few else _SHARE_OF_A_CORE
+            pause_s = max(_SAMPLE_S, taken_s / share)
 
     def _look(self) -> float:
         """Add one sample; return the CPU time that it took."""
