@@ -25,6 +25,8 @@ _WAITS: tuple[tuple[Doing, tuple[str, ...]], ...] = (
     ("pipe", ("pipe_", "anon_pipe", "n_tty")),
     ("lock", ("futex", "do_sys_futex")),
 )
+_PLACES = Places()
+"""Remembers the peers of sockets: the kernel takes milliseconds to list its connections."""
 _POLLS = ("ep_poll", "do_epoll", "poll_schedule", "do_select", "do_sys_poll", "do_poll")
 _OF_STATE: dict[str, Doing] = {"R": "running", "D": "block", "T": "stopped", "t": "stopped"}
 ORDER: tuple[Doing, ...] = (
@@ -46,8 +48,9 @@ def doing(pids: Iterable[int]) -> Doing | None:
                 state = _state(pid, thread)
                 if state is None:
                     continue
-                what = _what(state, pid, thread)
-                if ORDER.index(what) <= ORDER.index("fuse") or int(thread) == pid:
+                first = int(thread) == pid
+                what = _what(state, pid, thread, first=first)
+                if first or ORDER.index(what) <= ORDER.index("fuse"):
                     found.add(what)
     # A parent waits for its child: that is `other`, and the child's wait counts.
     return min(found, key=ORDER.index, default=None)
@@ -65,7 +68,7 @@ def _state(pid: int, thread: str) -> str | None:
     return None
 
 
-def _what(state: str, pid: int, thread: str) -> Doing:
+def _what(state: str, pid: int, thread: str, *, first: bool) -> Doing:
     if state == "R":
         return "running"
     where = ""
@@ -74,20 +77,21 @@ def _what(state: str, pid: int, thread: str) -> Doing:
     for what, beginnings in _WAITS:
         if where.startswith(beginnings):
             return what
-    if where.startswith(_POLLS):
+    # Of other threads it does not count, and to look costs more than all the rest.
+    if first and where.startswith(_POLLS):
         return "connection" if connections([pid]) else "sleep"
     return _OF_STATE.get(state, "other")
 
 
 def connections(pids: Iterable[int]) -> list[str]:
     """Return `host:port` of the TCP connections that these processes have, sorted."""
-    places, found = Places(), set[str]()
+    found = set[str]()
     for pid in pids:
         with contextlib.suppress(OSError):
             for entry in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208
                 with contextlib.suppress(OSError):
                     link = os.readlink(f"/proc/{pid}/fd/{entry}")  # noqa: PTH115
-                    wait = places.of_descriptor(pid, int(entry)) if "socket:" in link else None
+                    wait = _PLACES.of_descriptor(pid, int(entry)) if "socket:" in link else None
                     # A socket that listens has no port at the other end.
                     if wait is not None and not wait.place.endswith(":0"):
                         found.add(wait.place)
