@@ -69,8 +69,14 @@ DRIVES: dict[str, tuple[Any, tuple[Curve, ...]]] = {
     "SpinPoint F1 1 TB": (
         _disk("spinpoint-f1", 1_000_204_886_016, 7200, 6, 110e6, 0.8),
         (
-            Curve("randread", (72.1, 72.8, 75.3, 85.8, 111.3, 130.3), SEEK, (3.0, 15.0)),
-            Curve("randwrite", (147.6, 146.5, 149.1, 150.3, 149.1, 150.4)),
+            Curve(
+                "randread",
+                (72.1, 72.8, 75.3, 85.8, 111.3, 130.3),
+                SEEK,
+                (3.0, 15.0),
+                assumed_from=4,
+            ),
+            Curve("randwrite", (147.6, 146.5, 149.1, 150.3, 149.1, 150.4), assumed_from=1),
         ),
     ),
     "Raptor 74 GB": (

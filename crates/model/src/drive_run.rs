@@ -237,7 +237,7 @@ fn scheduled<D: Queue>(drive: D, spec: &DriveSpec, name: &str) -> Result<BlockQu
     let Some(scheduler) = SchedulerSpec::named(name) else {
         return refuse("scheduler", name, "the name of a scheduler, such as mq-deadline");
     };
-    let rotational = matches!(spec, DriveSpec::Hdd(_));
+    let rotational = spec.rotational();
     let queue_depth = spec.queue_depth();
     let queue = QueueSpec { scheduler, queue_depth, rotational, ..QueueSpec::default() };
     Ok(BlockQueue::new(drive, &queue))

@@ -316,7 +316,7 @@ impl World<'_> {
                     return self.end_sequence(task, work, events, uncompressed);
                 }
                 let group = s.group(index);
-                let work = s.cpu_ns.get(group).map_or(0, |work| work.iter().sum());
+                let work = s.cpu_ns.iter().skip(group.start).take(group.len()).sum();
                 self.tasks[task].progress = Progress::Worked;
                 if work > 0 {
                     self.compute(task, work)
@@ -326,7 +326,7 @@ impl World<'_> {
             }
             Progress::Worked => {
                 let group = s.group(index);
-                let wait_ns = s.wait_ns.get(group.clone()).map_or(0, |wait| wait.iter().sum());
+                let wait_ns: u64 = s.wait_ns.iter().skip(group.start).take(group.len()).sum();
                 let t = &mut self.tasks[task];
                 t.progress = Progress::Located;
                 if s.vector > 1 {

@@ -20,6 +20,8 @@ _SAMPLES_ENOUGH = 50
 """So many bound the time on storage."""
 _NOISE = 0.05
 """Samples differ from the times of calls by so much of the wall time; more is page faults."""
+_ROUNDING = 1e-6
+"""A smaller part of the wall time is what sums of fractions leave."""
 _MEMORY_LEAST = 0.02
 """A smaller part of the wall time under memory pressure is that of any program that starts."""
 
@@ -61,8 +63,9 @@ def shares_of(counts: Counts, accesses: Sequence[Access]) -> tuple[TimeShare, ..
         *_storage(counts, on_storage, storage_s * scale),
     ]
     found += others(counts, max(0.0, wall_s - sum(share.seconds for share in found)))
+    least_s = _ROUNDING * wall_s
     return tuple(
-        sorted((share for share in found if share.seconds > 0), key=lambda share: -share.seconds)
+        sorted((share for share in found if share.seconds > least_s), key=lambda s: -s.seconds)
     )
 
 

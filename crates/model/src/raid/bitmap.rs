@@ -7,7 +7,7 @@
 //! the array, with parity for sectors of each member (`resync_max_sectors`).
 
 use super::bits::{Waiting, FIRST_SECTOR, PAGE_SECTORS};
-use super::layout::Piece;
+use super::layout::{Level, Piece};
 use super::state::Parent;
 use super::Raid;
 use crate::request::{Op, Queue, Request};
@@ -16,10 +16,13 @@ use crate::slots::Id;
 impl<D: Queue> Raid<D> {
     /// Return whether a request is a write that has to wait for the bitmap, which then starts it.
     pub(super) fn waits_for_bits(&mut self, parent: Id<Parent>, request: &Request) -> bool {
-        let Some(bitmap) = &mut self.bitmap else { return false };
-        if matches!(request.op, Op::Read | Op::Flush) {
-            return false;
-        }
+        let changes = match request.op {
+            Op::Read | Op::Flush => false,
+            // Over parity it does nothing (`planning.rs`).
+            Op::Discard => !matches!(self.layout.level, Level::Parity(_)),
+            Op::Write | Op::WriteZeroes => true,
+        };
+        let Some(bitmap) = self.bitmap.as_mut().filter(|_| changes) else { return false };
         let bits = bitmap.bits_of(&self.layout, request);
         self.parents[parent].bits = bits;
         if bitmap.begin(bits, self.clock) {
@@ -49,6 +52,10 @@ impl<D: Queue> Raid<D> {
                     sectors: PAGE_SECTORS as u32,
                 }));
             }
+        }
+        if self.first.is_empty() {
+            // No member is left: the waiting writes fail.
+            return self.bitmap_written();
         }
         let job = self.run_job(None, None, None, Op::Flush, Some(Op::Write), true);
         self.jobs[job].of_bitmap = true;

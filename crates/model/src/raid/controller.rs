@@ -4,13 +4,13 @@
 //! A command takes time of the controller's processor and its data cross the host's link, one after
 //! the other. A write ends once it is in the cache; the cache gathers stripes. A stripe is written
 //! to the drives once it is complete, once its oldest data are `flush_interval_s` old, or when more
-//! than `destage_above` of the cache holds unwritten data; stripes go in order of address, as many
-//! at once as keep each drive's queue filled. Reads of unwritten data are answered from the cache.
+//! than `destage_above` of the cache holds unwritten data; stripes go in order of address, eight for
+//! each drive at once. Reads of unwritten data are answered from the cache.
 //! With a battery a flush has nothing to wait for. Without one the controller writes through: a
 //! write ends when it is on the drives (MegaRAID's "write back" without "bad BBU"). The drives' own
 //! write caches are not used.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::spec::ControllerSpec;
 use super::Raid;
@@ -69,7 +69,7 @@ pub struct Controller<D: Queue> {
     /// Stripes that are being written, with the parts that are under way.
     leaving: HashMap<u64, (Line, u32)>,
     /// Stripes with unwritten data by the time of the oldest.
-    oldest: BTreeMap<(Nanos, u64), ()>,
+    oldest: BTreeSet<(Nanos, u64)>,
     complete: VecDeque<u64>,
     /// Sectors in the cache, those under way included.
     held: u64,
@@ -91,7 +91,7 @@ pub struct Controller<D: Queue> {
 impl<D: Queue> Controller<D> {
     pub fn new(raid: Raid<D>, spec: ControllerSpec) -> Self {
         let row_sectors = raid.row_sectors();
-        // Eight commands for each drive.
+        // Eight stripes for each drive.
         let most_leaving = raid.members() * 8;
         Controller {
             raid,
@@ -99,7 +99,7 @@ impl<D: Queue> Controller<D> {
             row_sectors,
             lines: BTreeMap::new(),
             leaving: HashMap::new(),
-            oldest: BTreeMap::new(),
+            oldest: BTreeSet::new(),
             complete: VecDeque::new(),
             held: 0,
             position: 0,
@@ -165,7 +165,7 @@ impl<D: Queue> Controller<D> {
             let to = ((row + 1) * self.row_sectors).min(end);
             let clock = self.clock;
             let line = self.lines.entry(row).or_insert_with(|| {
-                self.oldest.insert((clock, row), ());
+                self.oldest.insert((clock, row));
                 Line { since: clock, ..Line::default() }
             });
             let was_complete = line.sectors == self.row_sectors;
@@ -183,12 +183,11 @@ impl<D: Queue> Controller<D> {
 
     /// Return the stripe that is written next, if one is to be written now.
     fn next_row(&mut self) -> Option<u64> {
-        while let Some(row) = self.complete.pop_front() {
-            if self.lines.contains_key(&row) && !self.leaving.contains_key(&row) {
-                return Some(row);
-            }
+        // One whose data before are still being written waits for that.
+        if let Some(at) = self.complete.iter().position(|row| !self.leaving.contains_key(row)) {
+            return self.complete.remove(at);
         }
-        let (&(since, oldest), ()) = self.oldest.first_key_value()?;
+        let &(since, oldest) = self.oldest.first()?;
         let pressed = self.held as f64 > self.spec.destage_above * self.capacity() as f64
             || !self.waiting.is_empty();
         if pressed {
@@ -212,6 +211,7 @@ impl<D: Queue> Controller<D> {
             let Some(row) = self.next_row() else { break };
             let Some(line) = self.lines.remove(&row) else { break };
             self.oldest.remove(&(line.since, row));
+            self.complete.retain(|&other| other != row);
             self.position = row + 1;
             let parts: Vec<(u64, u64)> = line.ranges.clone();
             self.leaving.insert(row, (line, parts.len() as u32));
@@ -229,7 +229,7 @@ impl<D: Queue> Controller<D> {
         if self.leaving.len() >= self.most_leaving {
             return None;
         }
-        let (&(since, row), ()) = self.oldest.first_key_value()?;
+        let &(since, row) = self.oldest.first()?;
         // A stripe that is being written is examined again when that has ended.
         let due = since + (self.spec.flush_interval_s * 1e9) as Nanos;
         (!self.leaving.contains_key(&row)).then_some(due)

@@ -259,7 +259,12 @@ impl<D: Queue> Raid<D> {
 
     /// Plan a request, and complete it if it needs no drive.
     fn start(&mut self, parent: Id<Parent>, request: &Request) {
-        self.plan(parent, request);
+        // It may have waited for the bitmap, and drives may have failed meanwhile.
+        if self.survives() {
+            self.plan(parent, request);
+        } else {
+            self.parents[parent].status = Status::Failed(Fault::Gone);
+        }
         let slot = &mut self.parents[parent];
         slot.jobs -= 1;
         if slot.jobs == 0 {

@@ -102,15 +102,17 @@ pub struct StorageSpec {
 }
 
 impl StorageSpec {
-    /// Return whether it takes discards: an SSD without TRIM does not, and md passes none on to
-    /// members with parity. A disk ignores them.
+    /// Return whether it takes discards: an SSD without TRIM does not, md passes none on to members
+    /// with parity, and a controller none at all. A disk ignores them.
     pub fn takes_discards(&self) -> bool {
-        let parity = self.raid.is_some_and(|raid| raid.level == 5 || raid.level == 6);
+        let kept_back = self
+            .raid
+            .is_some_and(|raid| raid.controller.is_some() || raid.level == 5 || raid.level == 6);
         let knows = |drive: &DriveSpec| match drive {
             DriveSpec::Ssd(ssd) => ssd.trim,
             DriveSpec::Hdd(_) => true,
         };
-        !parity && self.drives.iter().all(knows)
+        !kept_back && self.drives.iter().all(knows)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::loads::{close, load};
 use headrace_model::drive_run::{run_device, Rw};
 use headrace_model::raid::spec::RaidSpec;
 use headrace_model::raid::Raid;
-use headrace_model::request::{Device, Nanos, Op, Request};
+use headrace_model::request::{Device, Nanos, Op, Request, Status};
 use headrace_model::spec::{DriveSpec, StorageSpec};
 use headrace_model::storage::Storage;
 
@@ -78,6 +78,37 @@ fn random_writes_pay_for_the_bitmap_and_sequential_ones_hardly() {
     // Larger chunks are set more often by another write: the bits of 64 GiB are soon all set.
     let worth = random(Some(64 << 30)) / random(None);
     assert!(worth > 0.95, "{worth}");
+}
+
+/// A mirror whose drives are gone from 5 ms on.
+fn mirror_that_goes() -> Storage {
+    let gone = |drive: u32| {
+        let text = r#"{"fault": {"kind": "drop_off"}, "drive": DRIVE, "from_s": 0.005}"#;
+        serde_json::from_str(&text.replace("DRIVE", &drive.to_string())).unwrap()
+    };
+    let storage = StorageSpec {
+        drives: vec![DriveSpec::from_json(DISK).unwrap()],
+        raid: Some(spec(1, 2, Some(CHUNK))),
+        faults: vec![gone(0), gone(1)],
+    };
+    Storage::build(&storage, 1).unwrap()
+}
+
+#[test]
+fn writes_that_wait_for_the_bitmap_fail_with_the_last_drive() {
+    let mut mirror = mirror_that_goes();
+    for tag in 0..8 {
+        let sector = tag * CHUNK / 512;
+        let write = Request { tag, op: Op::Write, sector, sectors: 8, fua: false };
+        mirror.submit(tag * 1_000_000, write);
+    }
+    let mut done = Vec::new();
+    // The daemon that clears bits wakes for as long as a write is under way.
+    while let Some(next) = mirror.next_wake().filter(|&next| next < 60_000_000_000) {
+        mirror.wake(next, &mut done);
+    }
+    assert_eq!((done.len(), mirror.in_flight()), (8, 0));
+    assert!(done.iter().any(|each| each.status != Status::Done));
 }
 
 #[test]

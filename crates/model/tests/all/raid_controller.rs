@@ -103,6 +103,22 @@ fn sustained_writes_come_down_to_the_drives() {
 }
 
 #[test]
+fn a_stripe_that_is_written_again_while_it_leaves_goes_to_the_drives_once_that_has_ended() {
+    let mut device = storage(5, 4, Some(controller(true)));
+    let stripe = |tag| Request { tag, op: Op::Write, sector: 0, sectors: 384, fua: false };
+    device.submit(0, stripe(1));
+    // It is on its way to the drives.
+    device.submit(1_000_000, stripe(2));
+    let mut done = Vec::new();
+    while let Some(next) = device.next_wake().filter(|&next| next < 1_000_000_000) {
+        device.wake(next, &mut done);
+    }
+    let Drives::Controlled(controller) = &device.drives else { unreachable!() };
+    // Four chunks each time, and long before the interval of 4 s.
+    assert_eq!(controller.raid().issued().iter().sum::<u64>(), 8);
+}
+
+#[test]
 fn one_scheduler_orders_the_requests_of_the_whole_array() {
     let served = |scheduler: &str| {
         let spec = QueueSpec {
@@ -122,5 +138,6 @@ fn one_scheduler_orders_the_requests_of_the_whole_array() {
         }
         done.last().unwrap().time
     };
-    assert!(served("deadline") < served("noop"));
+    let (sorted, as_they_came) = (served("deadline") as f64, served("noop") as f64);
+    assert!(sorted < 0.8 * as_they_came, "{sorted} {as_they_came}");
 }
