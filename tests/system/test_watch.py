@@ -183,6 +183,22 @@ def test_pages_that_memory_was_too_short_for(
             assert "memory: refaults of the control group" in sample.sources
 
 
+def test_a_job_that_waits_at_a_pipe_does_not_wait_for_storage(tmp_path: Path) -> None:
+    pipe = tmp_path / "a pipe"
+    os.mkfifo(pipe)
+    # Open at both ends: the read waits, not the opening.
+    end = os.open(pipe, os.O_RDWR)
+    with subprocess.Popen(["cat", pipe]) as reading:
+        try:
+            with Watcher(PidFinder([str(reading.pid)]), samples_per_s=400) as watcher:
+                watcher.watch(0.5)
+                (job,) = watcher.watch(0.5).jobs
+        finally:
+            reading.kill()
+            os.close(end)
+    assert not job.total.ledger.waits_s and job.total.ledger.shares["other"] > 0.9
+
+
 @needs_root
 @pytest.mark.machine
 def test_reads_of_network_storage(context: TargetContext, tmp_path: Path) -> None:

@@ -271,6 +271,14 @@ def test_a_program_that_runs_already(workspace: Workspace) -> None:
     assert (gone.returncode, "no such process" in gone.stderr) == (2, True)
 
 
+def test_a_program_that_ends_before_the_time(workspace: Workspace) -> None:
+    with subprocess.Popen([sys.executable, "-c", SPIN]) as running:
+        ended = workspace.run("why", "--pid", str(running.pid), "--for", "10 min", "--keep", "kept")
+    assert ended.returncode == 0, ended.stderr
+    verdict = json.loads((workspace.place / "kept" / "verdict.json").read_text())
+    assert part(verdict, "cpu", "wait-cpu") > 0.6, verdict
+
+
 def test_wrong_usage(workspace: Workspace) -> None:
     for words in (
         ("why",),

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.parser import text_string_to_metric_families
@@ -21,6 +22,7 @@ from headrace.cli.watch import watch
 from headrace.errors import HeadraceError, RefusedError, UsageError
 from headrace.system.accounting import Times
 from headrace.watching import FoundJob, Watcher, finder_kinds
+from headrace.watching.finders import Finder
 from headrace.watching.finders.pid import PidFinder
 from headrace.watching.ledger import Spent, State, StorageWait, WaitEstimate
 from headrace.watching.metrics import WatchMetrics
@@ -28,6 +30,7 @@ from headrace.watching.process_table import Process
 from headrace.watching.recording import Recorder
 from workspace import HEADRACE, ROOT
 
+_BUSY = ("user", "nice", "system", "irq", "softirq")
 SDA, NFS = StorageWait("block", "sda"), StorageWait("network", "/data")
 
 
@@ -64,12 +67,18 @@ def test_load_of_others_is_told(sleeper: subprocess.Popen[bytes]) -> None:
     spin = [sys.executable, "-c", "while True: pass"]
     with subprocess.Popen(spin) as spinning:
         try:
-            for pids, foreign in (([sleeper.pid], True), ([sleeper.pid, spinning.pid], False)):
+            for pids in ([sleeper.pid], [sleeper.pid, spinning.pid]):
                 with Watcher(PidFinder([str(pid) for pid in pids])) as watcher:
+                    before = psutil.cpu_times()
                     sample = watcher.watch(2.0)
-                mine = sum(job.last.cpu_s for job in sample.jobs) / sample.interval_s
-                assert sample.foreign_cpus is not None
-                assert (sample.foreign_cpus > 0.05) if foreign else (mine > 0.05)
+                    after = psutil.cpu_times()
+                busy = sum(getattr(after, kind) - getattr(before, kind) for kind in _BUSY)
+                mine = sum(job.last.cpu_s for job in sample.jobs)
+                assert sample.foreign_cpus is not None and busy > 0.1
+                others = (busy - mine - sample.cost_s) / sample.interval_s
+                # Counters move by 10 ms.
+                assert sample.foreign_cpus == pytest.approx(max(0, others), abs=0.05)
+                assert (mine > 0.1) == (spinning.pid in pids)
         finally:
             spinning.kill()
 
@@ -202,6 +211,31 @@ def test_jobs_of_control_groups(group: str, key: str) -> None:
     assert process.job[0] == key
 
 
+def test_a_name_that_comes_back_with_another_program_is_a_new_job() -> None:
+    """A batch slot has its name again when its next job comes."""
+
+    class Slot(Finder):
+        kind = "slot"
+        ends = False
+        pid = 0
+
+        def find(self) -> list[FoundJob]:
+            return [FoundJob("slot1", "slot1", frozenset({self.pid}))]
+
+    slot = Slot([])
+    with program() as first, program() as second:
+        slot.pid = first
+        with Watcher(slot) as watcher:
+            os.kill(first, signal.SIGKILL)
+            while watcher.living:
+                watcher.watch(0.05)
+            watcher.watch(0.05)
+            assert not watcher.living
+            slot.pid = second
+            watcher.watch(0.05)
+            assert watcher.living
+
+
 def test_users_and_all_jobs_are_sessions_where_nothing_else_is_known() -> None:
     with program() as pid:
         for kind, name in (("user", str(os.getuid())), ("all", "all")):
@@ -240,7 +274,10 @@ def test_records_of_windows_are_read_as_those_of_a_study(
         ({"cgroup": ["no such group"]}, "no such control group"),
         ({"slurm": ["mine"]}, "not a job of Slurm"),
         ({"condor": ["1.2.3"]}, "not a job of HTCondor"),
-        ({"pid": ["1"], "interval": "2 s", "window": "1 s"}, "--window 1 s"),
+        (
+            {"pid": ["1"], "interval": "2 s", "record": Path("unused"), "window": "1 s"},
+            "--window 1 s",
+        ),
         ({"pid": ["1"], "interval": "soon"}, "--interval soon"),
         ({"pid": ["1"], "interval": "1 ms"}, "between"),
     ],

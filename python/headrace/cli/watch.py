@@ -57,7 +57,7 @@ def watch(
     from headrace.watching import Watcher
 
     interval_s = _seconds(interval, "--interval", 0.1)
-    window_s = _seconds(window, "--window", interval_s)
+    window_s = _seconds(window, "--window", interval_s) if record is not None else 0.0
     given = {"pid": pid, "cgroup": cgroup, "user": user, "slurm": slurm, "condor": condor}
     finder = _finder({**given, "all": ["all"] if everything else []})
     stop = threading.Event()

@@ -68,12 +68,12 @@ def why(
         code, recording, verdict = 0, None, _of_process(pid, duration)
     else:
         code, recording, verdict = _of_command(command or [], keep)
-    _write(verdict, recording, keep, page)
     if as_json:
         sys.stderr.write(_json(verdict))
     else:
         for line in verdict.lines:
             err.print(line, markup=False)
+    _write(verdict, recording, keep, page)
     sys.exit(code if code >= 0 else 128 - code)
 
 

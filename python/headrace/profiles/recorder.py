@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-import signal
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from headrace.profiles.preloading import preloaded
 from headrace.profiles.programs import ProgramError, find_program, not_executed, why_not_recorded
 from headrace.profiles.recording import Read, join
 from headrace.profiles.steps import Op, Recording, Unseen
+from headrace.system.children import signal_name
 from headrace.units import format_amount
 
 _NOTED_BYTES = 16 << 10
@@ -143,7 +143,7 @@ def _recording(
 
 
 def _exit_words(code: int) -> str:
-    return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+    return f"exit code {code}" if code >= 0 else f"killed by {signal_name(-code)}"
 
 
 def _unseen(read: Read, counts: KernelCounts | None) -> Unseen | None:

@@ -71,7 +71,7 @@ class ChildEnd:
             )
         if self.exit_code < 0:
             raise ChildKilledError(
-                f"{self.program} was ended by {_signal_name(-self.exit_code)}{said}"
+                f"{self.program} was ended by {signal_name(-self.exit_code)}{said}"
             )
         if self.exit_code > 0:
             raise ChildFailedError(f"{self.program} ended with exit code {self.exit_code}{said}")
@@ -270,7 +270,8 @@ def _tail(path: Path) -> str:
     return " | ".join(line.strip() for line in lines[-3:])
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """Return `SIGKILL`, or `signal 35` for one without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from headrace.errors import UsageError
+from headrace.system.waiting import remaining
 from headrace.verdict.observation import Observation, ShareKind, TimeShare
 from headrace.verdict.shares import Counts, others
 from headrace.verdict.watching import TreeSampler
@@ -12,6 +14,7 @@ from headrace.watching import Watcher, finder_kinds
 from headrace.watching.job import JobSample
 from headrace.watching.ledger import StorageWait
 
+_LOOK_S = 1.0
 _NOT_RECORDED = "its reads are not known: why -- COMMAND records them"
 
 
@@ -21,9 +24,15 @@ def attend(pid: str, duration_s: float, stop: Callable[[], bool] = lambda: False
     Raises UsageError when there is no such process.
     """
     finder = finder_kinds()["pid"]([pid])
+    job: JobSample | None = None
     with Watcher(finder) as watcher, TreeSampler(int(pid)) as sampler:
-        sample = watcher.watch(duration_s, stop)
-    (job,) = sample.jobs
+        # Looks find new threads and children; without root the last one before the end counts.
+        for left_s in remaining(duration_s):
+            if left_s <= 0 or not watcher.living or stop():
+                break
+            (job,) = watcher.watch(min(_LOOK_S, left_s), stop).jobs
+    if job is None:
+        raise UsageError(f"--pid {pid}: no such process", hint="it has just ended")
     return observation_from(job, sampler)
 
 
@@ -31,9 +40,12 @@ def observation_from(job: JobSample, sampler: TreeSampler) -> Observation:
     """Return what was seen of a watched job since it was first seen."""
     ledger = job.total.ledger
     connections = tuple(sorted(sampler.connections))
-    counts = Counts(
-        ledger.wall_s, ledger.on_cpu_s, samples=sampler.samples, connections=connections
-    )
+    samples = dict(sampler.samples)
+    # The ledger has waits in reads of a connection already; what is left are polls.
+    read_s = sum(s for wait, s in ledger.waits_s.items() if _kind(wait) == "connection")
+    of_reads = round(sum(samples.values()) * read_s / ledger.wall_s) if ledger.wall_s else 0
+    samples["connection"] = max(0, samples.get("connection", 0) - of_reads)
+    counts = Counts(ledger.wall_s, ledger.on_cpu_s, samples=samples, connections=connections)
     shares = [
         TimeShare("cpu", "", ledger.on_cpu_s),
         TimeShare("wait-cpu", "", ledger.wait_cpu_s),

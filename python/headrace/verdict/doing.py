@@ -74,6 +74,8 @@ def _what(state: str, pid: int, thread: str, *, first: bool) -> Doing:
     where = ""
     with contextlib.suppress(OSError), CounterFile(f"/proc/{pid}/task/{thread}/wchan", 128) as file:
         where = file.read().decode(errors="replace")
+    if first and where == "wait_woken":  # TCP and terminals alike
+        return "connection" if connections([pid]) else "pipe"
     for what, beginnings in _WAITS:
         if where.startswith(beginnings):
             return what

@@ -10,7 +10,6 @@ from headrace.verdict.observation import STORAGE, Access, Observation, ShareKind
 LimitKind = Literal["too-short", "nothing", ShareKind]
 SHORTEST_S = 0.5
 """A shorter run is the start of a program: libraries and imports."""
-_CACHED_READS = 0.5
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class Access:
     bytes_written: int = 0
     read_bytes_median: float = 0.0
     random_fraction: float = 0.0
-    """TimeShare of reads that begin elsewhere than where the one before ended, in its file."""
+    """Share of reads that begin elsewhere than where the one before ended, in its file."""
     waited_s: float = 0.0
     """Time in calls beyond what a call on cached data takes, summed over threads."""
     slow_reads: int = 0

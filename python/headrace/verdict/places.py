@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -31,7 +32,8 @@ def places_of(paths: Iterable[str]) -> dict[str, StoragePlace]:
 
 
 def _place_of(folder: Path) -> StoragePlace:
-    while not folder.exists() and folder != folder.parent:
+    # Path.exists raises an error below a folder that may not be searched.
+    while not os.path.exists(folder) and folder != folder.parent:  # noqa: PTH110
         folder = folder.parent
     try:
         return _place(mount_of(folder))

@@ -224,7 +224,7 @@ def _alternatives(
     found: list[tuple[str, VolumeSpec, bool]] = [("read-ahead of 4 MiB", ahead, False)]
     reads = recording.steps.take(is_read(recording.steps))
     # How much order would save depends on the rate.
-    if times.rate_bytes_per_s is not None and float(jumps(reads).mean()) > _SOME_JUMPS:
+    if times.rate_bytes_per_s is not None and len(reads) and jumps(reads).mean() > _SOME_JUMPS:
         found.append(("files in reading order", ahead, True))
     if place.kind == "network" and "ideal" in present:
         own = dict(present["ideal"])

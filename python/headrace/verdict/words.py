@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import textwrap
 from dataclasses import dataclass
 
+from headrace.system.children import signal_name
 from headrace.units import format_amount, format_bytes, format_seconds
 from headrace.verdict.advice import Advice
 from headrace.verdict.limit import ProgramLimit, limit_of
@@ -120,7 +120,7 @@ def exit_words(code: int | None) -> str:
     if not code:
         return ""
     if code < 0:
-        return f", {signal.Signals(-code).name}"
+        return f", {signal_name(-code)}"
     return f", exit code {code}"
 
 
@@ -140,7 +140,7 @@ def _limit_words(seen: Observation, limit: ProgramLimit) -> str:
         + (", from swap" if seen.swapped_in else ""),
         "connection": "a connection: it waits for "
         + (short(", ".join(seen.connections)) or "sockets"),
-        "sleep": "none of this machine: it sleeps, or waits for a timer",
+        "sleep": "nothing of this machine: it sleeps, or waits for a timer",
         "pipe": "another program or a terminal, at a pipe",
         "lock": "itself: its threads wait for one another",
     }

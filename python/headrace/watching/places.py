@@ -59,16 +59,14 @@ class Places:
             known = None
             with contextlib.suppress(OSError, ValueError, IndexError):
                 known = self._table(pid).by_number(_largest_map(pid))
+            if len(self._mapped) > 10_000:
+                self._mapped.clear()
             self._mapped[pid] = (now_s, known)
         return known
 
     def of_kind(self, pid: int, filesystems: tuple[str, ...]) -> StorageWait | None:
         """Return the only mount of these file systems; None when there are several or none."""
         return self._table(pid).only(filesystems)
-
-    def forget(self, pid: int) -> None:
-        """The process has ended."""
-        self._mapped.pop(pid, None)
 
     def _table(self, pid: int) -> _MountTable:
         try:

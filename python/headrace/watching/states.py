@@ -70,8 +70,8 @@ class StateReader:
         """Return number and first argument of the system call; None when it may not be read."""
         try:
             words = threads.read(thread, "syscall").split()
-        except ProcessLookupError:
-            raise
+        except (ProcessLookupError, FileNotFoundError):
+            raise  # the thread has ended
         except OSError:
             self.denied = True
             return None
@@ -84,15 +84,16 @@ class StateReader:
     ) -> State:
         if call is None or call[0] not in _CALLS:
             return IDLE
+        # Block devices are waited for in state D: a file in this one is a named pipe.
         wait = self._places.of_descriptor(pid, call[1])
-        return State(wait)
+        return State(wait) if wait is not None and wait.kind == "network" else IDLE
 
     def _uninterruptible(
         self, pid: int, threads: Threads, thread: int, call: tuple[int, int] | None
     ) -> State:
         try:
             channel = threads.read(thread, "wchan")
-        except ProcessLookupError:
+        except (ProcessLookupError, FileNotFoundError):
             raise
         except OSError:
             channel = b"0"

@@ -75,12 +75,12 @@ def heading(sample: NodeSample, jobs: Sequence[JobSample]) -> str:
     """Return one line about the node."""
     processes = sum(job.processes for job in jobs)
     cpus = sum(job.last.cpu_s for job in jobs) / (sample.interval_s or 1.0)
-    cost = 100 * sample.cost_s / (sample.interval_s or 1.0)
+    cost = sample.cost_s / (sample.interval_s or 1.0)
     others = "" if sample.foreign_cpus is None else f", others {sample.foreign_cpus:.2f}"
     return (
         f"{len(jobs)} job{'s' if len(jobs) != 1 else ''}, {processes} "
         f"process{'es' if processes != 1 else ''}: {cpus:.2f} CPUs{others}; "
-        f"this watch {cost / 100:.3f}"
+        f"this watch {cost:.3f}"
     )
 
 

@@ -57,7 +57,7 @@ class Watcher:
         self._per_s = samples_per_s
         self._random = random.Random(seed)
         self._jobs: dict[str, JobMeter] = {}
-        self._ended: dict[str, JobSample] = {}
+        self._ended: dict[str, frozenset[int]] = {}
         self._taskstats: TaskstatsSocket | None = None
         self._states = StateReader(Places())
         self._owed = 0.0
@@ -151,7 +151,7 @@ class Watcher:
             if sample.ended:
                 job.close()
                 del self._jobs[key]
-                self._ended[key] = sample
+                self._ended[key] = job.found.pids
         self._threads = [
             (job, pid, thread)
             for job in self._jobs.values()
@@ -182,7 +182,9 @@ class Watcher:
 
     def _find(self) -> None:
         for found in self._finder.find():
-            if found.key not in self._jobs and found.key not in self._ended:
+            known = self._ended.get(found.key)
+            # A slot or service has its name again when its next job comes, with other processes.
+            if found.key not in self._jobs and (known is None or not found.pids <= known):
                 self._jobs[found.key] = JobMeter(found, self._taskstats)
             if (job := self._jobs.get(found.key)) is not None:
                 job.found = found

@@ -21,7 +21,7 @@ class CgroupFinder(Finder):
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(names)
         self._jobs = [
-            FoundJob(str(group), group.name or str(group), groups=(group,))
+            FoundJob(str(group), group.name or str(group), groups=(group,), follow=False)
             for group in dict.fromkeys(_group(name) for name in names)
         ]
 

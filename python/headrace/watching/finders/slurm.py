@@ -54,7 +54,8 @@ class SlurmFinder(Finder):
                 pids = frozenset(each.pid for each in processes if _belongs(each, name))
             if groups or pids:
                 self._seen.add(name)
-                found.append(FoundJob(f"slurm {name}", f"slurm {name}", pids, groups))
+                key = f"slurm {name}"
+                found.append(FoundJob(key, key, pids, groups, follow=not groups))
             elif name not in self._seen:
                 raise UsageError(
                     f"--slurm {name}: no such job runs on this node, or its processes may not be "
