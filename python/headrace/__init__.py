@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headrace.library import LoadedStudy as LoadedStudy
     from headrace.library import compare as compare
     from headrace.library import decide as decide
+    from headrace.library import gate as gate
     from headrace.library import load_study as load_study
     from headrace.library import records as records
     from headrace.library import report as report
@@ -33,6 +34,7 @@ __all__ = [
     "__version__",
     "compare",
     "decide",
+    "gate",
     "load_study",
     "records",
     "report",

@@ -41,6 +41,8 @@ class ExitCode(IntEnum):
     """The study ran, and some trials failed or are invalid."""
     RUN_FAILED = 6
     """The study could not continue (disk full, target gone)."""
+    REGRESSION = 7
+    """`headrace gate`: a cell got worse than in the baseline."""
     INTERRUPTED = 130
     """Stopped by the user; `headrace resume` continues the run."""
 
@@ -60,6 +62,16 @@ class RefusedError(HeadraceError):
     """The operation could harm something that existed before (law 7)."""
 
     exit_code = ExitCode.REFUSED
+
+
+class IncomparableError(RefusedError):
+    """Two result sets have nothing that can be compared: no valid trial, or no common cell."""
+
+
+class NotJudgedError(HeadraceError):
+    """Results that cannot be judged: they say neither yes nor no."""
+
+    exit_code = ExitCode.INVALID_TRIALS
 
 
 class UsageError(HeadraceError):

@@ -40,11 +40,13 @@ from headrace.records.store import ResultsHeader, ResultStore, read_header
 from headrace.refusals import meant
 from headrace.study.model import Study
 from headrace.system.claims import Place, claimed
+from headrace.units import parse_share
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from headrace.analysis.findings import Comparison, Findings
+    from headrace.analysis.gate import Gate
     from headrace.analysis.model_error import ModelErrors
     from headrace.calibration.running import LearntSite
     from headrace.decision.answer import DecisionAnswer
@@ -487,6 +489,37 @@ def compare(
         lambda: None if console is None else print_comparison(comparison, console),
     )
     return comparison
+
+
+def gate(
+    results: str | Path,
+    against: str | Path,
+    console: Console | None = None,
+    *,
+    metric: str | None = None,
+    tolerance: float | str = 0.05,
+    force: bool = False,
+) -> Gate:
+    """Judge results against a baseline: which cells got worse, better, or neither.
+
+    `metric`: that of the baseline's study when None. `tolerance`: a relative change that does not
+    matter, 0.05 or "5 %". Raises NotJudgedError when no cell can be compared, RefusedError when one
+    is measured and the other simulated and `force` is not given, UsageError for an unknown metric.
+    """
+    from headrace.analysis.gate import gate as judge
+    from headrace.analysis.read import read
+    from headrace.report.gate import print_gate
+
+    try:
+        share = parse_share(tolerance)
+    except ValueError as error:
+        raise UsageError(f"--tolerance {tolerance}: {error}") from None
+    found = judge(
+        read(Path(against)), read(Path(results)), metric=metric, tolerance=share, force=force
+    )
+    if console is not None:
+        print_gate(found, console)
+    return found
 
 
 def decide(

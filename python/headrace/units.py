@@ -123,6 +123,18 @@ def parse_seconds(value: object) -> float:
     return _bounded(number * _TIME_S.get(unit, 1.0), MOST_SECONDS, "time", "10 000 000 000 s")
 
 
+def parse_share(value: object) -> float:
+    """Return a share from `"5 %"` or a bare `0.05`; below 1. Raises ValueError."""
+    example = '"5 %" or 0.05'
+    number, unit = _number(value, "share", example)
+    if unit not in ("", "%"):
+        raise ValueError(f'"{unit}" is no unit of a share; write it like {example}')
+    share = number / 100 if unit else number
+    if not share < 1:
+        raise ValueError(f"not below 100 %; write it like {example}")
+    return share
+
+
 def _scaled(value: float, units: list[str], step: float) -> str:
     index = 0
     while abs(value) >= step and index < len(units) - 1:

@@ -64,6 +64,9 @@ report results --output /proc/x
 report results --series nosuch
 compare results
 compare results nosuch
+gate results
+gate results --against nosuch
+gate folder --against results
 compare folder results
 undo nosuch
 simulate nosuch.toml

@@ -24,7 +24,7 @@ from headrace.analysis.metrics import (
 )
 from headrace.analysis.ratio import ratio_of_means
 from headrace.analysis.read import Records
-from headrace.errors import RefusedError
+from headrace.errors import IncomparableError, RefusedError
 from headrace.metrics import less_is_better
 from headrace.metrics.headline import candidates
 
@@ -34,14 +34,22 @@ number."""
 
 
 def compare(
-    a: Records, b: Records, options: FindOptions | None = None, *, force: bool = False
+    a: Records,
+    b: Records,
+    options: FindOptions | None = None,
+    *,
+    force: bool = False,
+    headline_only: bool = False,
 ) -> Comparison:
     """Return effect sizes of B against A in every common cell, for the reported metrics.
 
-    Raises RefusedError when either has no valid trial, when they have no cell in common, or when
-    their provenances differ and `force` is not given: a simulated rate against a measured one shows
-    how good the model is, not which storage is better. Differences of the environment become a
-    warning.
+    `headline_only`: one metric for each cell: the one that `options` wants, else the workload's
+    own; cells that lack a wanted metric are left out.
+
+    Raises IncomparableError when either has no valid trial or when they have no cell in common, and
+    RefusedError when their provenances differ and `force` is not given: a simulated rate against a
+    measured one shows how good the model is, not which storage is better. Differences of the
+    environment become a warning.
     """
     options = options or FindOptions.of_records(a)
     # Each result set has its own prices, which its study states.
@@ -55,13 +63,15 @@ def compare(
         )
     common = [name for name in side_a.cells if name in side_b.cells]
     if not common:
-        raise RefusedError(
+        raise IncomparableError(
             f"{a.root} and {b.root} have no cell in common: {next(iter(side_a.cells))} is only in "
             "the first, "
             f"{next(iter(side_b.cells))} only in the second",
             hint="they can be compared where target, workload and all levels are named alike",
         )
     pairs = [pair for name in common for pair in _pairs(name, side_a, side_b, options.metric)]
+    if headline_only:
+        pairs = _headlines(pairs, options.metric)
     # With many cells some differ by chance: the confidence that each needs depends on all
     # (jointly.py).
     p_values = [_p_value(pair) for pair in pairs]
@@ -152,7 +162,7 @@ class _Cells:
         """Raise RefusedError if there is no valid trial."""
         rows = valid_trials(records)
         if not len(rows):
-            raise RefusedError(f"{records.root} has no valid trial to compare")
+            raise IncomparableError(f"{records.root} has no valid trial to compare")
         metrics = trial_metrics(rows, options.price)
         provenance = sorted(set(rows["provenance"]))
         of_metric = metric_provenance(rows, options.price)
@@ -178,8 +188,13 @@ def _pairs(cell: str, a: _Cells, b: _Cells, wanted: str | None) -> list[_Pair]:
         if metric is not None and metric in b.metrics:
             one, other = a.side(metric, cell), b.side(metric, cell)
             if len(one.values) and len(other.values):
-                found.append(_Pair(a.rows.iloc[at[0]], metric, one, other))
+                found.append(_Pair(a.rows.iloc[at[0]], metric, one, other, metric == headline))
     return found
+
+
+def _headlines(pairs: list[_Pair], wanted: str | None) -> list[_Pair]:
+    """Return the pairs of each cell's main metric; of the wanted one, where one is wanted."""
+    return [pair for pair in pairs if (pair.metric in candidates(wanted) if wanted else pair.main)]
 
 
 @dataclass(frozen=True)
@@ -201,6 +216,8 @@ class _Pair:
     metric: str
     a: _Side
     b: _Side
+    main: bool = False
+    """Whether the metric is the cell's main one."""
 
 
 def _side(rows: Any, metrics: Any, metric: str, at: np.ndarray) -> _Side:

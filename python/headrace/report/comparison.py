@@ -28,7 +28,8 @@ POINTS_IN_A_FIGURE = 40
 RATIO = ShownMetric("ratio", "B / A", "", 1.0)
 
 
-def _cell(difference: Difference) -> str:
+def cell_text(difference: Difference) -> str:
+    """Return a cell in words, without its slots: `disk, higgs: filesystem xfs`."""
     levels = wording.levels_text(
         {k: v for k, v in difference.levels.items() if k not in ("slots", "target", "workload")}
     )
@@ -69,7 +70,7 @@ def headline(comparison: Comparison) -> list[str]:
             f"{title}: B is better in {wins['b']}, A in {wins['a']} of "
             f"{wording.plural(len(mine), 'cell')}; the largest "
             f"difference is {'+' if change > 0 else ''}{number(change, 2)}\u202f% from A to B "
-            f"({_cell(largest)}, "
+            f"({cell_text(largest)}, "
             f"{wording.plural(largest.slots, 'slot')})."
         )
     return sentences
@@ -79,7 +80,7 @@ def _row(difference: Difference, provenance: str) -> dict[str, object]:
     shown = show(difference.metric, max(abs(difference.a.value), abs(difference.b.value)))
     effect, ratio = difference.effect_size, difference.ratio
     return {
-        "cell": _cell(difference),
+        "cell": cell_text(difference),
         "slots": difference.slots,
         "metric": shown.title,
         "a": tables.value(difference.a, shown, difference.a.provenance or provenance, unit=True),
@@ -140,7 +141,7 @@ def _metric_table(name: str, differences: list[Difference]) -> TextTable:
     for each in ordered[:LINES_AT_MOST]:
         interval = interval_text(each.ratio, RATIO)
         table.add_row(
-            escape(_cell(each)),
+            escape(cell_text(each)),
             str(each.slots),
             value_text(each.a, shown),
             value_text(each.b, shown),
@@ -174,7 +175,7 @@ def _figures(comparison: Comparison) -> list[dict[str, object]]:
         )
         rows = [
             (
-                f"{_cell(d)}, {wording.plural(d.slots, 'slot')}",
+                f"{cell_text(d)}, {wording.plural(d.slots, 'slot')}",
                 d.ratio,
                 verdict(d),
                 d.better if d.different else "",
