@@ -3,8 +3,11 @@ know are learnt, and their files have them; what holds data is not written."""
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import json
 import os
+import struct
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +18,8 @@ import pytest
 from command_server import run_command
 from headrace.catalog import entry
 from headrace.drives.learning import block_device
-from headrace.errors import RefusedError
+from headrace.errors import HeadraceError, RefusedError
+from headrace.system import signatures
 
 pytestmark = [pytest.mark.usefixtures("needs_root", "journal_place")]
 
@@ -96,11 +100,9 @@ def loop(tmp_path: Path) -> Iterator[Path]:
     image = tmp_path / "image"
     with image.open("wb") as file:
         file.truncate(80 << 20)
-    made = subprocess.run(
-        ["losetup", "--find", "--show", str(image)], check=True, capture_output=True, text=True
-    )
-    yield Path(made.stdout.strip())
-    subprocess.run(["losetup", "--detach", made.stdout.strip()], check=True)
+    made = attach(str(image))
+    yield made
+    subprocess.run(["losetup", "--detach", str(made)], check=True)
 
 
 def refused(*words: str, code: int) -> str:
@@ -126,6 +128,107 @@ def test_only_an_empty_unused_device_that_is_named_again_is_written(
     subprocess.run(["mkfs.ext4", "-q", str(loop)], check=True)
     assert "is not empty: it holds ext4" in refused(*words, str(loop), code=4)
     assert not (tmp_path / "x.toml").exists()
+
+
+def test_a_device_that_another_program_has_open_is_not_written(loop: Path) -> None:
+    """A virtual machine does not claim the disk that it opens."""
+    other = subprocess.Popen(["sleep", "60"], stdin=loop.open("rb"))
+    try:
+        with pytest.raises(RefusedError, match=rf"in use: opened by sleep \({other.pid}\)"):
+            block_device(loop, writable=True)
+    finally:
+        other.kill()
+        other.wait()
+    assert block_device(loop, writable=True).writable
+
+
+def attach(*words: str) -> Path:
+    made = subprocess.run(
+        ["losetup", "--find", "--show", *words], check=True, capture_output=True, text=True
+    )
+    return Path(made.stdout.strip())
+
+
+def test_a_device_with_another_loop_device_of_its_data_is_not_written(
+    loop: Path, tmp_path: Path
+) -> None:
+    """The kernel lets both be claimed: what the other one holds would be lost."""
+    for backing in (loop, tmp_path / "image"):
+        other = attach(str(backing))
+        try:
+            with pytest.raises(RefusedError, match=f"in use: the loop device {other}"):
+                block_device(loop, writable=True)
+        finally:
+            subprocess.run(["losetup", "--detach", str(other)], check=True)
+
+
+def add_partition(device: Path) -> None:
+    """Tell the kernel of a partition without a table on the device (BLKPG of linux/blkpg.h)."""
+    part = ctypes.create_string_buffer(struct.pack("=qqi64s64s4x", 2 << 20, 70 << 20, 1, b"", b""))
+    handle = os.open(device, os.O_RDWR)
+    try:
+        fcntl.ioctl(handle, 0x1269, struct.pack("@iiiP", 1, 0, 152, ctypes.addressof(part)))
+    finally:
+        os.close(handle)
+
+
+def test_a_device_with_partitions_in_use_or_not_is_not_written(tmp_path: Path) -> None:
+    """Even if their table has been overwritten: what they hold is behind the first MiB."""
+    (tmp_path / "disk").write_bytes(b"")
+    os.truncate(tmp_path / "disk", 80 << 20)
+    disk = attach("--partscan", str(tmp_path / "disk"))
+    try:
+        add_partition(disk)
+        with pytest.raises(RefusedError, match=rf"it holds partitions \({disk.name}p1\)"):
+            block_device(disk, writable=True)
+        on_part = attach(f"{disk}p1")
+        try:
+            with pytest.raises(RefusedError, match=f"in use: the loop device {on_part}"):
+                block_device(disk, writable=True)
+        finally:
+            subprocess.run(["losetup", "--detach", str(on_part)], check=True)
+        other = subprocess.Popen(["sleep", "60"], stdin=disk.open("rb"))
+        try:
+            with pytest.raises(RefusedError, match="opened by sleep"):
+                block_device(Path(f"{disk}p1"), writable=True)
+        finally:
+            other.kill()
+            other.wait()
+    finally:
+        subprocess.run(["losetup", "--detach", str(disk)], check=True)
+
+
+def test_a_read_only_device_is_not_written(loop: Path) -> None:
+    subprocess.run(["blockdev", "--setro", str(loop)], check=True)
+    try:
+        with pytest.raises(RefusedError, match="is read-only"):
+            block_device(loop, writable=True)
+    finally:
+        subprocess.run(["blockdev", "--setrw", str(loop)], check=True)
+
+
+def test_a_request_that_fails_is_an_error_with_the_device(loop: Path, tmp_path: Path) -> None:
+    device = block_device(loop)
+    os.truncate(tmp_path / "image", 1 << 20)  # as a drive that is pulled out
+    with pytest.raises(HeadraceError, match=f"{loop}: a read failed after 0 s: .*rror"):
+        device.reads([64 << 10])
+
+
+def test_a_link_that_changes_meanwhile_leads_to_no_other_device(
+    loop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """udev may let a name of /dev/disk point elsewhere between a look and the opening."""
+    link = tmp_path / "by id"
+    link.symlink_to(loop)
+    looked = signatures.holders
+
+    def change(path: Path) -> list[str]:
+        link.unlink(missing_ok=True)
+        link.symlink_to("/dev/null")
+        return looked(path)
+
+    monkeypatch.setattr(signatures, "holders", change)
+    assert block_device(link, writable=True).capacity_bytes == 80 << 20
 
 
 def test_the_ends_of_a_device_are_not_written(loop: Path) -> None:

@@ -60,6 +60,11 @@ def parent_disk(name: str) -> str | None:
     return folder.parent.name if (folder / "partition").exists() else None
 
 
+def is_read_only(name: str) -> bool:
+    """Return whether the kernel refuses writes to a block device. Opening it succeeds."""
+    return _attribute(name, "ro") == "1"
+
+
 def parts_below(name: str) -> list[str]:
     """Return the devices directly below: a partition's disk, or the members of an array or map."""
     if (disk := parent_disk(name)) is not None:

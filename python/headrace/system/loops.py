@@ -99,6 +99,28 @@ def backed_by(file: Path, inode: int) -> list[str]:
     return names
 
 
+def on_device(numbers: set[str]) -> list[str]:
+    """Return the loop devices that are made of a block device of these numbers `major:minor`.
+
+    The kernel lets a program claim such a device all the same.
+    """
+    found: list[str] = []
+    for name in attached():
+        info = _status(name)
+        if info is not None and f"{os.major(info[2])}:{os.minor(info[2])}" in numbers:
+            found.append(name)
+    return found
+
+
+def of_same_file(name: str) -> list[str]:
+    """Return the other loop devices with the file of a loop device; none for another device."""
+    own = _status(name) if name.startswith("loop") else None
+    if own is None:
+        return []
+    others = ((other, _status(other)) for other in attached() if other != name)
+    return [other for other, info in others if info is not None and info[:2] == own[:2]]
+
+
 def detach_backed_by(file: Path, inode: int, patience_s: float = 8.0) -> list[str]:
     """Detach every loop device of exactly this file; return their names.
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.system import loops
+from headrace.system.device_numbers import number_at, numbers_of
 from headrace.system.mounts import read_mounts
 from headrace.system.requirements import require_program
 
@@ -76,13 +77,15 @@ def read_signature(path: Path) -> Signature | None:
 def contents(path: Path) -> str | None:
     """Return in words what formatting a device or image file would destroy; None when it is blank.
 
-    Blank means that nothing is recognised and that all bytes are zero: of a file all, of a device
-    the first and last MiB.
+    Blank means that nothing is recognised, that the kernel has no partitions of it, and that all
+    bytes are zero: of a file all, of a device the first and last MiB.
     """
     size = device_size(path)
     signature = read_signature(path) if size else None
     if signature is not None:
         return str(signature)
+    if partitions := _partitions(path):
+        return f"partitions ({', '.join(partitions)})"
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         if path.is_block_device():
@@ -93,6 +96,15 @@ def contents(path: Path) -> str | None:
     finally:
         os.close(handle)
     return None if blank else "data of no known kind"
+
+
+def _partitions(path: Path) -> list[str]:
+    """Return the partitions that the kernel has of a device, whatever is left of their table."""
+    found = path.stat()
+    if not stat.S_ISBLK(found.st_mode):
+        return []
+    folder = Path(f"/sys/dev/block/{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}")
+    return sorted(part.name for part in folder.glob("*/") if (part / "partition").exists())
 
 
 def _only_zeros(handle: int) -> bool:
@@ -141,23 +153,18 @@ def holders(path: Path) -> list[str]:
         return [f"the loop device /dev/{name}" for name in loops.backed_by(path, found.st_ino)]
     number = f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
     folder = Path("/sys/dev/block") / number
-    numbers = {
-        number,
-        *(
-            (part / "dev").read_text().strip()
-            for part in folder.glob("*/")
-            if (part / "partition").exists()
-        ),
-    }
+    numbers = numbers_of(path)
     said: list[str] = []
     for mount in read_mounts():
-        if mount.device_number in numbers or _number_of(mount.source) in numbers:
+        if mount.device_number in numbers or number_at(mount.source) in numbers:
             said.append(f"mounted on {mount.directory}")
     for line in Path("/proc/swaps").read_text().splitlines()[1:]:
-        if _number_of(line.split()[0]) in numbers:
+        if number_at(line.split()[0]) in numbers:
             said.append("swap space")
     for holder in sorted({*folder.glob("holders/*"), *folder.glob("*/holders/*")}):
         said.append(f"part of {holder.name}")
+    loops_on = {*loops.on_device(numbers), *loops.of_same_file(folder.resolve().name)}
+    said += [f"the loop device /dev/{name}" for name in sorted(loops_on)]
     if not said:
         try:
             os.close(os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
@@ -166,17 +173,3 @@ def holders(path: Path) -> list[str]:
                 raise
             said.append("another program")
     return list(dict.fromkeys(said))
-
-
-def _number_of(source: str) -> str | None:
-    if not source.startswith("/"):
-        return None
-    try:
-        found = Path(source).stat()
-    except OSError:
-        return None
-    return (
-        f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
-        if stat.S_ISBLK(found.st_mode)
-        else None
-    )

@@ -80,12 +80,12 @@ def learn(
             say=lambda text: err.print(f"{found.elapsed_s:6.1f} s  {text}", style="dim"),
         )
     _warn(learnt)
-    write_learnt(learnt, output, device=str(device), date=datetime.date.today().isoformat())
-    if as_json:
+    if as_json:  # before the file, which may fail
         typer.echo(json.dumps(_as_json(learnt, output), indent=1))
-        return
-    _show(learnt, str(device))
-    err.print(f"written: {output}", style="dim")
+    else:
+        _show(learnt, str(device))
+    write_learnt(learnt, output, device=str(device), date=datetime.date.today().isoformat())
+    err.print(f"written: {output}", style="dim", markup=False)
 
 
 def _wrong(option: str, given: str, problem: str, allowed: str) -> StudyError:

@@ -14,7 +14,6 @@ from headrace.drives.learning.device import (
     LearntDevice,
     NotLearntError,
     Say,
-    block_device,
     modelled_device,
 )
 from headrace.drives.learning.disk import learn_disk
@@ -26,6 +25,7 @@ from headrace.drives.learning.loads import (
     modelled_loads,
     run_load,
 )
+from headrace.drives.learning.opening import block_device
 from headrace.drives.learning.values import LearntDrive, LearntValue, LoadCheck, Unknown
 
 __all__ = [

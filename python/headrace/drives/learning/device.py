@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -16,9 +15,8 @@ import numpy.typing as npt
 
 from headrace._core import SECTOR_BYTES, TimedBlockDevice, TimedModel
 from headrace.drives.learning.traffic import DiskCounters, DiskSums, OtherTraffic, others_in
-from headrace.errors import FileProblem, HeadraceError, MissingError, RefusedError, StudyError
+from headrace.errors import HeadraceError
 from headrace.scenario import Table
-from headrace.system import block_queue, devices, signatures
 
 UNIT = 8
 """Sectors of the smallest request: 4 KiB, the sector of current drives."""
@@ -173,15 +171,22 @@ class LearntDevice:
         prompt = (
             _prompt() if isinstance(self._timed, TimedBlockDevice) else contextlib.nullcontext()
         )
-        with prompt:
-            made = self._timed.run(
-                [op] * len(sector),
-                [int(each) for each in sector],
-                sectors,
-                [round(each * 1e9) for each in wait_s],
-                depth,
-                WITHOUT_LIMIT_NS if left_s is None else round(left_s * 1e9),
-            )
+        try:
+            with prompt:
+                made = self._timed.run(
+                    [op] * len(sector),
+                    [int(each) for each in sector],
+                    sectors,
+                    [round(each * 1e9) for each in wait_s],
+                    depth,
+                    WITHOUT_LIMIT_NS if left_s is None else round(left_s * 1e9),
+                )
+        except OSError as error:
+            what = "read" if op == READ else "write"
+            raise HeadraceError(
+                f"{self.name}: a {what} failed after {self.elapsed_s:.0f} s: {error}",
+                hint="the kernel's log (dmesg) says why; no drive file is written",
+            ) from None
         times = np.frombuffer(made, np.uint64).astype(np.float64).reshape(-1, 2) * 1e-9
         if len(times):
             self.elapsed_s = float(times[:, 1].max())
@@ -239,78 +244,6 @@ def modelled_device(
     return LearntDevice(
         timed, name=name, seed=script_seed, queue_depth=min(depth, 128), writable=writable
     )
-
-
-def block_device(path: Path, *, seed: int = 0, writable: bool = False) -> LearntDevice:
-    """Open a block device for requests past the page cache.
-
-    `writable`: for writes, too, which nothing else may use or have data on. Raises MissingError
-    without the right to read it, StudyError if it is no block device, RefusedError if it must not
-    be written.
-    """
-    if not path.exists() or not path.is_block_device():
-        what = "not found" if not path.exists() else "is no block device"
-        raise _refused(path, what, "a block device, such as /dev/sdb")
-    if writable:
-        _check_unused(path)
-    try:
-        timed = TimedBlockDevice(path, writable)
-        if writable:  # again, now that no one else can claim it
-            _check_empty(path)
-    except OSError as error:  # of the core: without `errno`, with the kernel's words
-        if isinstance(error, PermissionError):
-            given = "a container or virtual machine must be given the device"
-            as_root = os.geteuid() == 0
-            raise MissingError(
-                f"{path} cannot be read, not even by root"
-                if as_root
-                else f"{path} cannot be read by this user",
-                hint=given if as_root else f"run it as root or in its group; {given}",
-            ) from None
-        raise _refused(path, f"cannot be opened: {error}", "") from None
-    name = os.path.realpath(path).rsplit("/", 1)[-1]
-    depth = block_queue.read_depth(devices.parent_disk(name) or name)
-    if timed.capacity_bytes() < 64 << 20:
-        raise _refused(path, f"has {timed.capacity_bytes()} bytes", "64 MiB or more")
-    depth = min(depth or 32, 128)
-    return LearntDevice(
-        timed,
-        name=str(path),
-        seed=seed,
-        queue_depth=depth,
-        writable=writable,
-        counters=DiskCounters(path),
-    )
-
-
-def _check_unused(path: Path) -> None:
-    """Raise RefusedError if something uses a device, or if it holds anything."""
-    try:
-        users = signatures.holders(path)
-    except OSError as error:
-        raise MissingError(f"{path}: {error.strerror}", hint="run it as root") from None
-    if users:
-        raise RefusedError(
-            f"{path} is in use: {'; '.join(users)}", hint="name one that nothing uses"
-        )
-    try:
-        _check_empty(path)
-    except PermissionError:
-        return  # what opens it says so
-
-
-def _check_empty(path: Path) -> None:
-    holds = signatures.contents(path)
-    if holds:
-        raise RefusedError(
-            f"{path} is not empty: it holds {holds}",
-            hint=f"learn it without --write-to, or, if that may be lost, empty it: "
-            f"wipefs --all {path} and zeros in its first and last MiB",
-        )
-
-
-def _refused(path: Path, what: str, allowed: str) -> StudyError:
-    return StudyError([FileProblem(path, 0, "DEVICE", "", what, allowed)])
 
 
 class NotLearntError(HeadraceError):

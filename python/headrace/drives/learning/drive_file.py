@@ -15,7 +15,7 @@ from headrace.scenario import Table
 
 
 def write_learnt(learnt: LearntDrive, path: Path, *, device: str, date: str) -> None:
-    """Write the drive file. Raises StudyError if it cannot be written."""
+    """Write a new drive file. Raises StudyError if it cannot be written, or is there already."""
     learnt.table["name"] = path.stem
     document = tomlkit.document()
     what = "reads and writes" if learnt.written_bytes else "reads"
@@ -34,7 +34,8 @@ def write_learnt(learnt: LearntDrive, path: Path, *, device: str, date: str) -> 
         source[key] = _source(key, known, learnt, about)
     document["source"] = source
     try:
-        path.write_text(tomlkit.dumps(document))
+        with path.open("x") as file:  # another program may have made it meanwhile
+            file.write(tomlkit.dumps(document))
     except OSError as error:
         raise StudyError(
             [FileProblem(path, 0, "--out", "", f"cannot be written: {error.strerror}")]

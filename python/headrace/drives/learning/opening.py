@@ -1,0 +1,107 @@
+"""Opens the block device that is learnt: for reads, or for writes, which must destroy nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from headrace._core import TimedBlockDevice
+from headrace.drives.learning.device import LearntDevice
+from headrace.drives.learning.traffic import DiskCounters
+from headrace.errors import FileProblem, MissingError, RefusedError, StudyError
+from headrace.system import block_queue, device_numbers, devices, signatures
+from headrace.system.waiting import wait_until
+
+LEAST_BYTES = 64 << 20
+PATIENCE_S = 2.0
+"""Time that a program may have the device open which only looks at it, such as udev after a change
+of it."""
+
+
+def block_device(path: Path, *, seed: int = 0, writable: bool = False) -> LearntDevice:
+    """Open a block device for requests past the page cache.
+
+    `writable`: for writes, too, which nothing else may use or have data on. Raises MissingError
+    without the right to read it, StudyError if it is no block device, RefusedError if it must not
+    be written.
+    """
+    if not path.exists() or not path.is_block_device():
+        what = "not found" if not path.exists() else "is no block device"
+        raise _refused(path, what, "a block device, such as /dev/sdb")
+    given, path = path, path.resolve()  # what is checked is opened, even if a link changes
+    if writable:
+        _check_unused(path)
+    try:
+        timed = TimedBlockDevice(path, writable)
+        if writable:  # again, now that no one else can claim it
+            _check_empty(path)
+    except OSError as error:  # of the core: without `errno`, with the kernel's words
+        raise _not_opened(path, error) from None
+    if writable:
+        _check_not_open(path)
+    if timed.capacity_bytes() < LEAST_BYTES:
+        raise _refused(path, f"has {timed.capacity_bytes()} bytes", "64 MiB or more")
+    depth = min(block_queue.read_depth(devices.parent_disk(path.name) or path.name) or 32, 128)
+    return LearntDevice(
+        timed,
+        name=str(given),
+        seed=seed,
+        queue_depth=depth,
+        writable=writable,
+        counters=DiskCounters(path),
+    )
+
+
+def _not_opened(path: Path, error: OSError) -> MissingError | StudyError:
+    if not isinstance(error, PermissionError):
+        return _refused(path, f"cannot be opened: {error}", "")
+    given = "a container or virtual machine must be given the device"
+    as_root = os.geteuid() == 0
+    return MissingError(
+        f"{path} cannot be read, not even by root"
+        if as_root
+        else f"{path} cannot be read by this user",
+        hint=given if as_root else f"run it as root or in its group; {given}",
+    )
+
+
+def _check_unused(path: Path) -> None:
+    """Raise RefusedError if something uses a device, or if it holds anything."""
+    try:
+        users = signatures.holders(path)
+    except OSError as error:
+        raise MissingError(f"{path}: {error.strerror}", hint="run it as root") from None
+    if users:
+        raise _in_use(path, "; ".join(users))
+    if devices.is_read_only(path.name):
+        raise RefusedError(f"{path} is read-only", hint="learn it without --write-to")
+    try:
+        _check_empty(path)
+    except OSError:
+        return  # what opens it says so
+
+
+def _check_empty(path: Path) -> None:
+    holds = signatures.contents(path)
+    if holds:
+        raise RefusedError(
+            f"{path} is not empty: it holds {holds}",
+            hint=f"learn it without --write-to, or, if that may be lost, empty it: "
+            f"wipefs --all {path} and zeros in its first and last MiB",
+        )
+
+
+def _check_not_open(path: Path) -> None:
+    """Raise RefusedError if a program has the device open that did not claim it, such as a virtual
+    machine."""
+    wait_until(lambda: not device_numbers.processes_with_open(path), PATIENCE_S, 0.2)
+    if users := device_numbers.processes_with_open(path):
+        raise _in_use(path, f"opened by {', '.join(users)}")
+
+
+def _in_use(path: Path, how: str) -> RefusedError:
+    return RefusedError(f"{path} is in use: {how}", hint="name one that nothing uses")
+
+
+def _refused(path: Path, what: str, allowed: str) -> StudyError:
+    return StudyError([FileProblem(path, 0, "DEVICE", "", what, allowed)])
