@@ -114,7 +114,7 @@ def on_device(numbers: set[str]) -> list[str]:
 
 def of_same_file(name: str) -> list[str]:
     """Return the other loop devices with the file of a loop device; none for another device."""
-    own = _status(name) if name.startswith("loop") else None
+    own = _status(name) if name in attached() else None
     if own is None:
         return []
     others = ((other, _status(other)) for other in attached() if other != name)

@@ -163,7 +163,8 @@ def holders(path: Path) -> list[str]:
             said.append("swap space")
     for holder in sorted({*folder.glob("holders/*"), *folder.glob("*/holders/*")}):
         said.append(f"part of {holder.name}")
-    loops_on = {*loops.on_device(numbers), *loops.of_same_file(folder.resolve().name)}
+    disk = folder.resolve().parent if (folder / "partition").exists() else folder.resolve()
+    loops_on = {*loops.on_device(numbers), *loops.of_same_file(disk.name)}
     said += [f"the loop device /dev/{name}" for name in sorted(loops_on)]
     if not said:
         try:
