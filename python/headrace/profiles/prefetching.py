@@ -8,6 +8,10 @@ read k begins when read k - 1 has ended and the work on read k - a - 1 is done:
 
 With a = 0 reads and work take turns. The depth is the one whose schedule has the recorded begins
 (least mean difference); the work of all other threads is divided among the reads by their bytes.
+A schedule of reads and work alone is too short when the job slept as well. What is lacking counts
+like work when the depth is determined (sleep that may lie anywhere would fit every depth). Then it
+is divided among the reads by the time between them: what held up read k followed the work on read
+k - a - 1.
 """
 
 from __future__ import annotations
@@ -17,7 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from headrace.profiles.steps import Ints, Op, Steps
+from headrace.profiles.steps import Ints, Op, Recording, Steps
+from headrace.profiles.timeline import Timeline
 
 FEWEST = 8
 """Reads that a thread must have for a depth to be told."""
@@ -37,14 +42,22 @@ class Prefetch:
     ahead: int
     work_ns: Ints
     """Work on each read."""
+    work_before_ns: int
+    """Work between the step before and the first read."""
+    wait_before_ns: int
+    wait_ns: Ints
+    """Sleep after the work on each read."""
+    until_ns: int
+    """When the work and sleep end: the next step of another thread, or the end of the job."""
 
 
-def prefetch(steps: Steps, every: Steps, cpu_ns: int, end_ns: int) -> Prefetch | None:
+def prefetch(line: Timeline, recording: Recording) -> Prefetch | None:
     """Return the reads of a job that run ahead of its work; None if there are none.
 
-    `steps`: those that act on storage; `every`: all steps. `cpu_ns`: CPU time of the whole job,
-    until `end_ns`.
+    `line`: the recording's steps that act on storage.
     """
+    steps, every = line.steps, recording.steps
+    cpu_ns, end_ns = recording.cpu_ns, recording.duration_ns
     reads = (steps.op == Op.READ) & (steps.length > 0)
     for thread in np.unique(steps.thread[reads]):
         own = steps.thread == thread
@@ -57,10 +70,18 @@ def prefetch(steps: Steps, every: Steps, cpu_ns: int, end_ns: int) -> Prefetch |
         others_ns = _work_of_others(every, int(thread), first_ns, until_ns, cpu_ns, end_ns)
         if int(steps.cpu_ns[rows[1:]].sum()) > MOST_WORK * others_ns:
             continue
+        busy_ns = _within(steps, ~own, first_ns, until_ns)
+        span_ns = until_ns - busy_ns - first_ns
+        # One thread cannot have worked longer than there was time.
+        before_ns = min(int(line.work_ns[rows[0]]), max(0, others_ns - span_ns))
         share = steps.length[rows] / steps.length[rows].sum()
-        work = (share * others_ns).astype(np.int64)
-        if (ahead := _depth(steps.start_ns[rows], steps.end_ns[rows], work, until_ns)) > 0:
-            return Prefetch(rows, ahead, work)
+        work = (share * (others_ns - before_ns)).astype(np.int64)
+        late_ns = round(recording.cpu_wait_ns * span_ns / max(end_ns, 1))
+        span = _Span(steps.start_ns[rows], steps.end_ns[rows], first_ns + span_ns, late_ns)
+        if (found := _depth(span, work, line.gaps_after(rows, until_ns, end_ns))) is not None:
+            gap_ns = int(line.work_ns[rows[0]] + line.wait_ns[rows[0]])
+            ahead, sleep = found
+            return Prefetch(rows, ahead, work, before_ns, gap_ns - before_ns, sleep, until_ns)
     return None
 
 
@@ -77,16 +98,58 @@ def _work_of_others(
     return int(every.cpu_ns[within].sum()) + unseen_ns
 
 
-def _depth(start_ns: Ints, end_ns: Ints, work_ns: Ints, job_end_ns: int) -> int:
-    """Return how many reads the thread is ahead, at most; 0 if it waits for the work on each."""
+def _within(steps: Steps, chosen: npt.NDArray[np.bool_], first_ns: int, until_ns: int) -> int:
+    """Return the time that these steps took between two times."""
+    within = chosen & (steps.start_ns > first_ns) & (steps.start_ns < until_ns)
+    return int((steps.end_ns[within] - steps.start_ns[within]).sum())
+
+
+@dataclass(frozen=True)
+class _Span:
+    """When reads began and ended, and when the work on them ended."""
+
+    start_ns: Ints
+    end_ns: Ints
+    done_ns: int
+    cpu_wait_ns: int
+    """Time meanwhile for which the job waited for a CPU."""
+
+
+def _depth(span: _Span, work_ns: Ints, gaps_ns: Ints) -> tuple[int, Ints] | None:
+    """Return how many reads the thread is ahead, at most, and the sleep after the work on each
+    read. None if it waits for the work on each.
+
+    `gaps_ns`: time between each read and the next in which no step runs.
+    """
+    count = len(span.start_ns)
+    depths = [depth for depth in DEPTHS if depth < count] + [count]
+    recorded = np.append(span.start_ns, span.done_ns) - span.start_ns[0]
+    reads = (span.end_ns - span.start_ns).tolist()
+    share = work_ns / max(int(work_ns.sum()), 1)
     errors: list[float] = []
-    depths = [depth for depth in DEPTHS if depth < len(start_ns)] + [len(start_ns)]
-    recorded = np.append(start_ns, job_end_ns) - start_ns[0]
+    lacking: list[int] = []
     for depth in depths:
-        begins = _begins((end_ns - start_ns).tolist(), work_ns.tolist(), depth)
+        without_ns = _begins(reads, work_ns.tolist(), depth)[-1]
+        lacking.append(max(0, int(recorded[-1]) - span.cpu_wait_ns - without_ns))
+        busy = work_ns + (share * lacking[-1]).astype(np.int64)
+        begins = _begins(reads, busy.tolist(), depth)
         errors.append(float(np.abs(np.array(begins) - recorded).mean()))
     best = int(np.argmin(errors))
-    return depths[best] if errors[best] < BETTER * errors[0] else 0
+    if depths[best] == 0 or errors[best] >= BETTER * errors[0]:
+        return None
+    return depths[best], _sleep_after_work(gaps_ns, depths[best], lacking[best])
+
+
+def _sleep_after_work(gaps_ns: Ints, ahead: int, lacking_ns: int) -> Ints:
+    """Return the sleep after the work on each read, `lacking_ns` in all: by the time between reads,
+    each `ahead` reads before the one that it held up."""
+    sleep = np.zeros_like(gaps_ns)
+    held_up = np.maximum(np.arange(len(gaps_ns) - 1) - ahead, 0)
+    np.add.at(sleep, held_up, gaps_ns[:-1])
+    sleep[-1] += gaps_ns[-1]
+    total = int(sleep.sum())
+    share = min(1.0, lacking_ns / total) if total else 0.0
+    return (sleep * share).astype(np.int64)
 
 
 def _begins(read_ns: list[int], work_ns: list[int], ahead: int) -> list[int]:

@@ -57,8 +57,7 @@ def scenario_steps(
         line = Timeline(line.steps, nothing, nothing, 0, 0)
     found = None
     if ahead and not as_fast_as_it_goes:
-        steps, cpu_ns = recording.steps, recording.cpu_ns
-        found = prefetch(line.steps, steps, cpu_ns, recording.duration_ns)
+        found = prefetch(line, recording)
     if found is None:
         return _steps(line, recording, names, sizes)
     return _with_prefetch(line, found, recording, names, sizes)
@@ -69,28 +68,31 @@ def _with_prefetch(
 ) -> list[Step]:
     """Return steps in which the reads of a thread run ahead, each with the work on it.
 
-    Work and sleep that the line has between them are in that work. Steps of other threads that are
-    between two reads come after the work on the first.
+    Work that the line has between them is in that work, and sleep follows it; time before the first
+    read stays there. Steps of other threads that are between two reads come after the work on the
+    first.
     """
     steps, made = line.steps, list[Step]()
     first, last = int(found.rows[0]), int(found.rows[-1])
     made += _steps(line.part(slice(0, first)), recording, names, sizes)
+    made += _pause(found.work_before_ns, found.wait_before_ns)
     edges = [*found.rows.tolist(), last + 1]
     for number, (row, after) in enumerate(pairwise(edges)):
         file = int(steps.file[row])
-        made.append(
-            {
-                "do": "sequence",
-                "file": names[file],
-                "ranges_bytes": [[int(steps.offset[row]), int(steps.length[row])]],
-                "cpu_after_ns": int(found.work_ns[number]),
-                "access": _access(Op.READ, recording.files[file].direct),
-                "ahead": found.ahead,
-            }
-        )
+        group: AccessList = {
+            "do": "sequence",
+            "file": names[file],
+            "ranges_bytes": [[int(steps.offset[row]), int(steps.length[row])]],
+            "cpu_after_ns": int(found.work_ns[number]),
+            "access": _access(Op.READ, recording.files[file].direct),
+            "ahead": found.ahead,
+        }
+        if found.wait_ns[number]:
+            group["wait_ns"] = [int(found.wait_ns[number])]
+        made.append(group)
         made += _steps(line.part(slice(row + 1, after)).without_time(), recording, names, sizes)
     rest = line.part(slice(last + 1, len(steps)))
-    return made + _steps(rest.from_first(), recording, names, sizes)
+    return made + _steps(rest.from_time(found.until_ns), recording, names, sizes)
 
 
 def _steps(line: Timeline, recording: Recording, names: list[str], sizes: bool) -> list[Step]:

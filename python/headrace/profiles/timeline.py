@@ -43,13 +43,24 @@ class Timeline:
         nothing = np.zeros(len(self.steps), np.int64)
         return Timeline(self.steps, nothing, nothing, 0, 0)
 
-    def from_first(self) -> Timeline:
-        """Return the same steps without work and sleep before the first of them."""
-        if not len(self.steps):
-            return self.without_time()
-        work, wait = self.work_ns.copy(), self.wait_ns.copy()
-        work[0] = wait[0] = 0
-        return Timeline(self.steps, work, wait, self.work_after_ns, self.wait_after_ns)
+    def from_time(self, time_ns: int) -> Timeline:
+        """Return the same steps without work and sleep before a time at which one starts, or
+        before the end of the job if none does."""
+        later = self.steps.start_ns > time_ns
+        ends_here = not (self.steps.start_ns >= time_ns).any()
+        after = (0, 0) if ends_here else (self.work_after_ns, self.wait_after_ns)
+        return Timeline(self.steps, self.work_ns * later, self.wait_ns * later, *after)
+
+    def gaps_after(self, rows: npt.NDArray[np.intp], until_ns: int, end_ns: int) -> Ints:
+        """Return the work and sleep between each of some steps and the next, and between the last
+        of them and `until_ns`, when another step starts or the job ends (`end_ns`)."""
+        before = np.append(0, np.cumsum(self.work_ns + self.wait_ns))
+        stop = int(np.searchsorted(self.steps.start_ns, until_ns, "right"))
+        ends = np.append(rows[1:] + 1, max(stop, int(rows[-1]) + 1))
+        gaps = before[ends] - before[rows + 1]
+        if until_ns >= end_ns:
+            gaps[-1] += self.work_after_ns + self.wait_after_ns
+        return gaps
 
 
 def timeline(
