@@ -12,22 +12,18 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from headrace.system.accounting import CounterFile, descendants
+from headrace.watching.channels import ChannelKind, channel_of
 from headrace.watching.places import Places
 
 Doing = Literal[
     "running", "block", "network", "fuse", "sleep", "connection", "pipe", "lock", "stopped", "other"
 ]
-_WAITS: tuple[tuple[Doing, tuple[str, ...]], ...] = (
-    ("fuse", ("request_wait_answer", "fuse_")),
-    ("network", ("rpc_", "nfs", "__nfs", "ceph", "cl_sync", "ptlrpc", "wait_for_response", "p9_")),
-    ("sleep", ("hrtimer_nanosleep", "do_nanosleep", "nanosleep", "sigsuspend", "pause")),
-    ("connection", ("wait_woken", "sk_", "inet_", "tcp_", "udp_", "unix_", "__skb", "skb_")),
-    ("pipe", ("pipe_", "anon_pipe", "n_tty")),
-    ("lock", ("futex", "do_sys_futex")),
-)
+_OF_CHANNEL: dict[ChannelKind, Doing] = {
+    "network": "network", "fuse": "fuse", "sleep": "sleep", "connection": "connection",
+    "pipe": "pipe", "lock": "lock",
+}  # fmt: skip
 _PLACES = Places()
 """Remembers the peers of sockets: the kernel takes milliseconds to list its connections."""
-_POLLS = ("ep_poll", "do_epoll", "poll_schedule", "do_select", "do_sys_poll", "do_poll")
 _OF_STATE: dict[str, Doing] = {"R": "running", "D": "block", "T": "stopped", "t": "stopped"}
 ORDER: tuple[Doing, ...] = (
     "running", "block", "network", "fuse", "sleep", "connection", "pipe", "lock", "stopped", "other"
@@ -71,18 +67,16 @@ def _state(pid: int, thread: str) -> str | None:
 def _what(state: str, pid: int, thread: str, *, first: bool) -> Doing:
     if state == "R":
         return "running"
-    where = ""
+    where = b""
     with contextlib.suppress(OSError), CounterFile(f"/proc/{pid}/task/{thread}/wchan", 128) as file:
-        where = file.read().decode(errors="replace")
-    if first and where == "wait_woken":  # TCP and terminals alike
+        where = file.read()
+    if first and where == b"wait_woken":  # TCP and terminals alike
         return "connection" if connections([pid]) else "pipe"
-    for what, beginnings in _WAITS:
-        if where.startswith(beginnings):
-            return what
+    channel = channel_of(where)
     # Of other threads it does not count, and to look costs more than all the rest.
-    if first and where.startswith(_POLLS):
+    if first and channel.kind == "poll":
         return "connection" if connections([pid]) else "sleep"
-    return _OF_STATE.get(state, "other")
+    return _OF_CHANNEL.get(channel.kind) or _OF_STATE.get(state, "other")
 
 
 def connections(pids: Iterable[int]) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from headrace.probes.ledger import of_processes
-from headrace.system.accounting import NS_PER_TICK, Times, possible
+from headrace.system.accounting import NS_PER_TICK, Times, delays_misplaced, possible
 from headrace.system.taskstats import TaskDelays, TaskstatsSocket
 from headrace.watching.finders import FoundJob
 from headrace.watching.group_memory import GroupMemory
@@ -123,6 +123,7 @@ class JobMeter:
         self._estimate = WaitEstimate()
         self._began_ns = 0
         self._last_ns = 0
+        self._misplaced = delays_misplaced()
         self._kernel_counts = False
         """Whether the kernel counts block I/O waits of this job."""
         self._believed = True
@@ -320,7 +321,8 @@ class JobMeter:
     @property
     def _by_kernel(self) -> bool:
         """Whether the kernel's count of block I/O waits is used."""
-        return self._kernel_counts and self._believed and self._estimate.consistent
+        consistent = self._believed and self._estimate.consistent
+        return self._kernel_counts and not self._misplaced and consistent
 
     def _sources(self) -> tuple[str, ...]:
         threads = self._taskstats is not None and any(

@@ -9,8 +9,8 @@ owner, or root); without it only state D is seen, and the storage is not known.
 from __future__ import annotations
 
 import platform
-import re
 
+from headrace.watching.channels import channel_of
 from headrace.watching.ledger import UNKNOWN_STORAGE, State, StorageWait
 from headrace.watching.places import Places
 from headrace.watching.process import Threads
@@ -24,23 +24,6 @@ _BY_DESCRIPTOR = {
     "aarch64": {63, 64, 67, 68, 65, 66, 207, 212, 82, 83, 46, 61, 47, 84, 69, 70, 286, 287, 285},
 }
 _CALLS = frozenset(_BY_DESCRIPTOR.get(platform.machine(), set()))
-
-_MEMORY = re.compile(
-    rb"mem_cgroup_handle_over_high|mem_cgroup_oom|reclaim|shrink|throttle_direct|congestion|swap"
-)
-_IN_IO_SCHEDULE = re.compile(
-    rb"folio_wait|wait_on_page|wait_on_buffer|bit_wait_io|io_schedule|blk_|bio_|dio_|submit_bio"
-    rb"|balance_dirty_pages|rq_qos|__lock_page|folio_lock"
-)
-_NETWORK = re.compile(rb"rpc_|nfs|fuse|request_wait_answer|ceph|ldlm|osc_|ptlrpc|cifs|smb|p9_")
-_BY_CHANNEL = (
-    (re.compile(rb"rpc_|nfs"), ("nfs",)),
-    (re.compile(rb"fuse|request_wait_answer"), ("fuse",)),
-    (re.compile(rb"ceph"), ("ceph",)),
-    (re.compile(rb"ldlm|osc_|ptlrpc"), ("lustre",)),
-    (re.compile(rb"cifs|smb"), ("cifs", "smb")),
-    (re.compile(rb"p9_"), ("9p",)),
-)
 
 RUNNING = State(StorageWait("cpu", ""))
 IDLE = State(None)
@@ -92,20 +75,20 @@ class StateReader:
         self, pid: int, threads: Threads, thread: int, call: tuple[int, int] | None
     ) -> State:
         try:
-            channel = threads.read(thread, "wchan")
+            function = threads.read(thread, "wchan")
         except (ProcessLookupError, FileNotFoundError):
             raise
         except OSError:
-            channel = b"0"
-        if _MEMORY.search(channel):
+            function = b"0"
+        channel = channel_of(function)
+        if channel.kind == "memory":
             return State(StorageWait("memory", ""))
-        counted = channel == b"0" or _IN_IO_SCHEDULE.search(channel) is not None
+        counted = function == b"0" or channel.kind == "block"
         wait: StorageWait | None = None
         if call is not None and call[0] in _CALLS:
             wait = self._places.of_descriptor(pid, call[1])
         elif call is not None and call[0] == -1:
             wait = self._places.of_largest_map(pid)
-        if wait is None and _NETWORK.search(channel):
-            kinds = next(kinds for words, kinds in _BY_CHANNEL if words.search(channel))
-            wait = self._places.of_kind(pid, kinds) or StorageWait("network", "")
+        if wait is None and channel.filesystems:
+            wait = self._places.of_kind(pid, channel.filesystems) or StorageWait("network", "")
         return State(wait or UNKNOWN_STORAGE, counted)

@@ -1,0 +1,75 @@
+"""Kernel functions in which threads sleep, and kernels whose block I/O waits are misplaced."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from headrace.system.accounting import delays_misplaced
+from headrace.verdict.doing import doing
+from headrace.watching.channels import WaitChannel, channel_of
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "filesystem"),
+    [
+        ("folio_wait_bit_common", "block", ""),
+        ("wait_on_page_bit_common", "block", ""),
+        ("io_schedule", "block", ""),
+        ("balance_dirty_pages", "block", ""),
+        ("mem_cgroup_handle_over_high", "memory", ""),
+        ("rpc_wait_bit_killable", "network", "nfs"),
+        ("nfs_wait_bit_killable", "network", "nfs"),
+        ("ptlrpc_set_wait", "network", "lustre"),
+        ("cl_sync_io_wait", "network", "lustre"),
+        ("ceph_mdsc_do_request", "network", "ceph"),
+        ("wait_for_response", "network", "cifs"),
+        ("p9_client_rpc", "network", "9p"),
+        ("request_wait_answer", "fuse", "fuse"),
+        ("fuse_wait_on_page_writeback", "fuse", "fuse"),
+        ("hrtimer_nanosleep", "sleep", ""),
+        ("wait_woken", "connection", ""),
+        ("__skb_wait_for_more_packets", "connection", ""),
+        ("anon_pipe_read", "pipe", ""),
+        ("futex_wait_queue", "lock", ""),
+        ("ep_poll", "poll", ""),
+        ("do_wait", "unknown", ""),
+        ("0", "unknown", ""),
+    ],
+)
+def test_kernel_functions_name_the_wait(function: str, kind: str, filesystem: str) -> None:
+    found = channel_of(function.encode())
+    assert found.kind == kind and (found.filesystems or ("",))[0] == filesystem
+
+
+def test_the_function_of_a_thread_that_sleeps_here() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        channel, end_s = WaitChannel("unknown"), time.monotonic() + 20
+        while channel.kind != "sleep" and time.monotonic() < end_s:
+            channel = channel_of(Path(f"/proc/{process.pid}/wchan").read_bytes())
+            time.sleep(0.01)
+        found = doing([process.pid])
+        process.kill()
+    assert channel.kind == found == "sleep"
+
+
+@pytest.mark.parametrize(
+    ("release", "features", "misplaced"),
+    [
+        ("4.18.0-553.el8_10.x86_64", "", False),
+        ("6.8.0-45-generic", "", False),
+        ("6.12.0-55.el10", "", True),
+        ("6.18.44", "", True),
+        ("7.0-rc1", "", True),
+        ("6.6.60-deepin", "PLACE_LAG DELAY_DEQUEUE DELAY_ZERO", True),
+        ("6.18.44", "PLACE_LAG NO_DELAY_DEQUEUE DELAY_ZERO", False),
+        ("5.14.0", "GENTLE_FAIR_SLEEPERS START_DEBIT", False),
+    ],
+)
+def test_kernels_that_count_waits_in_another_thread(
+    release: str, features: str, misplaced: bool
+) -> None:
+    assert delays_misplaced(release, features) == misplaced
