@@ -27,11 +27,14 @@ demo: setup
 
 # Tests run side by side, one for each CPU. Those of tests/system and tests/e2e wait more than they
 # compute: two for each CPU, and those of one file in one process, which starts what they share
-# once. Those marked `machine` run alone (tests/conftest.py).
+# once. Those marked `quiet` mostly sleep, and those marked `machine` run alone (tests/conftest.py).
 CPUS := $(shell nproc)
 COMPUTE := -n $(shell echo $$(($(CPUS) < 4 ? $(CPUS) : 4))) --dist worksteal
 WAIT := -n $(shell echo $$(($(CPUS) < 4 ? 2 * $(CPUS) : 8))) --dist loadfile --no-loadscope-reorder
 OWN := tests/system tests/e2e
+QUIET := -n 4 --dist loadgroup --no-loadscope-reorder
+# Files with tests of a mark: collecting all takes each process seconds.
+marked = $(shell grep -rlE --include='*.py' 'mark\.$(1)\b' $(OWN))
 
 # Every part runs, whatever failed before it. $(1): which tests by their marks.
 define run-tests
@@ -39,8 +42,12 @@ define run-tests
 	cargo test --workspace --exclude headrace-python --release -q || failed="$$failed Rust"; \
 	python -m pytest $(COMPUTE) -m "$(1)" --ignore tests/system --ignore tests/e2e || \
 		failed="$$failed computing"; \
-	python -m pytest $(WAIT) -m "($(1)) and not machine" $(OWN) || failed="$$failed waiting"; \
-	python -m pytest -m "($(1)) and machine" $(OWN) || failed="$$failed machine"; \
+	python -m pytest $(WAIT) -m "($(1)) and not machine and not quiet" $(OWN) || \
+		failed="$$failed waiting"; \
+	python -m pytest $(QUIET) -m "($(1)) and quiet" $(call marked,quiet) || \
+		failed="$$failed quiet"; \
+	python -m pytest -m "($(1)) and machine" $(call marked,machine) || \
+		failed="$$failed machine"; \
 	if [ -n "$$failed" ]; then echo "tests failed:$$failed" >&2; exit 1; fi
 endef
 

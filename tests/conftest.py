@@ -2,7 +2,9 @@
 
 Tests run side by side: each has folders, an undo journal and network namespaces of its own. One
 that measures times or rates, judges the load of the machine, or looks at settings that other tests
-may change is marked `machine`, with the reason beside the mark, and runs alone.
+may change is marked `machine`, with the reason beside the mark, and runs alone. One that measures
+and itself leaves the machine mostly idle is marked `quiet`: it runs beside others of that mark.
+Those of them that empty the page cache, or would notice, are in one `xdist_group`.
 """
 
 from __future__ import annotations
@@ -18,11 +20,15 @@ ORDER = ("unit", "property", "golden", "fuzz", "system", "e2e")
 """Folders of tests, fast to slow."""
 
 LONG = (
+    "system/test_drive_learn.py",
+    "system/test_watch.py",
+    "system/test_why.py",
     "system/test_trial_lifecycle.py",
     "system/test_wheel.py",
     "system/test_targets_conformance.py",
     "system/test_own_files_on_targets.py",
     "system/test_job_pool.py",
+    "e2e/test_servers_under_test.py",
     "e2e/test_main_job.py",
     "e2e/test_ssh_study.py",
     "e2e/test_simulate.py",

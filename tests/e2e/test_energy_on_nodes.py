@@ -18,8 +18,8 @@ from power_simulators import PowercapTree, Profile, steady
 from ssh_server import SshServer, ssh_server
 from workspace import Workspace
 
-# Alone: they measure energy over time, in trials that must be valid.
-pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("needs_root")]
+# They measure energy over time, in trials that must be valid.
+pytestmark = [pytest.mark.quiet, pytest.mark.usefixtures("needs_root")]
 
 STUDY = """
 headrace = 1
@@ -46,7 +46,7 @@ start_spread = 100
 """
 BETA = """\
 #!/bin/sh
-exec unshare --mount --propagation private sh -ec '
+exec unshare --mount --propagation slave sh -ec '
 mount --bind "{place}/boot-id" /proc/sys/kernel/random/boot_id
 mount --bind "{beta}" "{alpha}"
 eval "$SSH_ORIGINAL_COMMAND"'

@@ -22,8 +22,8 @@ from pdu_simulator import pdu
 from power_simulators import PowercapTree, PowerLogger, http_meter, shelly_plug, steady, watts_up
 from workspace import Workspace
 
-# Alone: they measure energy over time, in trials that must be valid.
-pytestmark = pytest.mark.machine
+# They measure energy over time, in trials that must be valid.
+pytestmark = pytest.mark.quiet
 
 STUDY = """
 headrace = 1

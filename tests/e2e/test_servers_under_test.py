@@ -25,7 +25,12 @@ from ports import free_port
 from ssh_server import SshServer, ssh_server
 from workspace import HEADRACE, Workspace
 
-pytestmark = [pytest.mark.machine, pytest.mark.usefixtures("needs_root")]
+# They look what is in the page cache and what a disk has read.
+pytestmark = [
+    pytest.mark.quiet,
+    pytest.mark.xdist_group("page cache"),
+    pytest.mark.usefixtures("needs_root"),
+]
 
 PATIENCE_S = 300
 DURING_KIB = 192
@@ -144,7 +149,8 @@ def workspace(workspace: Workspace, file_server: FileServer) -> Workspace:
 def run_without_dropping(
     workspace: Workspace, *arguments: object
 ) -> subprocess.CompletedProcess[str]:
-    enter = ("unshare", "--mount", "--propagation", "private", "sh", "-ec", WITHOUT_DROPPING, "sh")
+    # As slave: what others unmount is unmounted there, too.
+    enter = ("unshare", "--mount", "--propagation", "slave", "sh", "-ec", WITHOUT_DROPPING, "sh")
     return subprocess.run(
         [*enter, HEADRACE, *map(str, arguments)],
         check=False,

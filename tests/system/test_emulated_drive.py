@@ -248,7 +248,7 @@ def test_several_at_once(attach: Attach, journal: Journal, tmp_path: Path) -> No
     subprocess.run(["btrfs", "device", "scan", "--forget"], check=True)
 
 
-@pytest.mark.machine  # times are measured
+@pytest.mark.quiet  # times are measured
 def test_timing_is_the_models(attach: Attach) -> None:
     """A wide margin, on however busy a machine this runs.
 
@@ -264,7 +264,7 @@ def test_timing_is_the_models(attach: Attach) -> None:
     assert found.lateness_ns.timed == found.requests >= measured["total_ios"]
 
 
-@pytest.mark.machine  # times are measured
+@pytest.mark.quiet  # times are measured
 def test_timing_of_an_ssd(attach: Attach) -> None:
     """Whatever else the machine does slows some requests, but not the quicker ones; and none is
     quicker than the drive. What has been written is read from its flash, what has not is
@@ -292,7 +292,7 @@ def test_timing_of_an_ssd(attach: Attach) -> None:
     assert models[1] > models[0] + 100_000, models
 
 
-@pytest.mark.machine  # rates are measured
+@pytest.mark.quiet  # rates are measured
 def test_a_raid_of_the_model(attach: Attach) -> None:
     """Two disks striped serve twice as many random reads."""
     one = attach(DISK, 1 << 30)
@@ -331,7 +331,7 @@ def test_faults_strike_and_are_counted(attach: Attach) -> None:
         device.inject({"fault": {"kind": "slow_down", "factor": 0.1}})
 
 
-@pytest.mark.machine  # the power must go before the drive has written its cache by itself
+@pytest.mark.quiet  # the power must go before the drive has written its cache by itself
 def test_what_was_flushed_survives_a_power_loss(attach: Attach) -> None:
     """And what was only acknowledged is gone: a disk with a write cache."""
     device = attach(DISK, 64 * MIB)

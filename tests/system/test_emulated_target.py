@@ -91,7 +91,7 @@ def test_it_is_a_block_device_of_its_own_that_says_what_it_is(ssd: Location) -> 
     assert report.reads >= 16 and report.writes > 0 and not report.full
 
 
-@pytest.mark.machine  # times are compared
+@pytest.mark.quiet  # times are compared
 def test_faults_of_requests_fire_and_end(ssd: Location, context: TargetContext) -> None:
     file = written(ssd)
     plain_s = read_s(file)
@@ -172,7 +172,7 @@ def test_the_kernels_raid_over_several_emulated_drives(level: int, context: Targ
     made.release(context)
 
 
-@pytest.mark.machine  # times are compared
+@pytest.mark.quiet  # times are compared
 def test_a_disk_is_slower_than_an_ssd(context: TargetContext) -> None:
     taken: dict[str, float] = {}
     for drive in (DISK, SSD):

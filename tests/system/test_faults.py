@@ -37,7 +37,7 @@ def read_s(file: Path) -> float:
     return time.monotonic() - start
 
 
-@pytest.mark.machine  # a rate is measured
+@pytest.mark.quiet  # a rate is measured
 def test_throttle_bounds_the_device_and_only_while_it_lasts(
     context: TargetContext, tmp_path: Path
 ) -> None:

@@ -33,7 +33,8 @@ def start(needs_root: None, tmp_path: Path) -> Iterator[Start]:
 
         def start(name: str, mount: str) -> NodeConnection:
             run = f'{mount} && exec "$@"'
-            argv = ["unshare", "--mount", "sh", "-c", run, "sh", sys.executable, "-c", ENTRY]
+            argv = ["unshare", "--mount", "--propagation", "slave", "sh", "-c", run]
+            argv += ["sh", sys.executable, "-c", ENTRY]
             found = connected(name, [*argv, str(journals)], tmp_path / f"{name}.log")
             stack.callback(found.close)
             return found

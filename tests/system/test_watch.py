@@ -140,7 +140,8 @@ def ssd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[emulator.EmulatedD
 
 
 @needs_root
-@pytest.mark.machine
+@pytest.mark.quiet
+@pytest.mark.xdist_group("watch")  # they share the disk, and one sets delay accounting
 @pytest.mark.parametrize("counted", [False, True])
 def test_random_reads_of_a_disk(
     disk: emulator.EmulatedDevice, tmp_path: Path, journal: Journal, counted: bool
@@ -201,7 +202,8 @@ def test_a_job_that_waits_at_a_pipe_does_not_wait_for_storage(tmp_path: Path) ->
 
 
 @needs_root
-@pytest.mark.machine
+@pytest.mark.quiet
+@pytest.mark.xdist_group("watch")
 def test_reads_of_network_storage(context: TargetContext, tmp_path: Path) -> None:
     """A job reads a file of an NFS server at random."""
     with standing(made("nfs"), context) as (location, _):

@@ -151,7 +151,8 @@ def written(folder: Path, size: int = FILE_BYTES) -> Path:
     return file
 
 
-@pytest.mark.machine  # shares of time: jobs of other tests would wait for the same CPUs
+@pytest.mark.quiet  # shares of time: jobs of other tests would wait for the same CPUs
+@pytest.mark.xdist_group("page cache")
 @pytest.mark.usefixtures("needs_root")
 def test_reads_of_an_emulated_disk(workspace: Workspace, context: TargetContext) -> None:
     """At random, in order, and warm: the limit, and what simulations advise."""
