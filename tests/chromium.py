@@ -116,14 +116,20 @@ class Chromium:
         message, self._buffer = self._buffer.split(b"\0", 1)
         return json.loads(message)
 
-    def open(self, page: Path, width: int, height: int = 900) -> None:
-        """Loads a file at this width in CSS pixels; returns when its load event has fired."""
+    def open(self, page: Path | str, width: int, height: int = 900) -> None:
+        """Loads a file, or a URL, at this width in CSS pixels; returns when its load event has
+        fired."""
         self.events.clear()
         self.command(
             "Emulation.setDeviceMetricsOverride",
             {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},
         )
-        self.command("Page.navigate", {"url": page.resolve().as_uri()})
+        url = page if isinstance(page, str) else page.resolve().as_uri()
+        self.command("Page.navigate", {"url": url})
+        self.loaded()
+
+    def loaded(self) -> None:
+        """Waits for the load event of a page that was asked for after the last look at events."""
         deadline = time.monotonic() + 60
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._receive(deadline))
@@ -136,6 +142,16 @@ class Chromium:
         )
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")
+
+    def press(self, key: str, times: int = 1) -> None:
+        """Presses and releases a key of the keyboard."""
+        codes = {"Tab": 9, "Enter": 13, " ": 32, "ArrowDown": 40}
+        event = {"key": key, "code": key, "windowsVirtualKeyCode": codes[key]}
+        text = {"Enter": "\r", " ": " "}.get(key)
+        for _ in range(times):
+            down = {**event, "type": "keyDown", **({"text": text} if text else {})}
+            self.command("Input.dispatchKeyEvent", down)
+            self.command("Input.dispatchKeyEvent", {**event, "type": "keyUp"})
 
     def wait_for(self, expression: str, seconds: float = 30) -> None:
         """Returns when the expression is true."""

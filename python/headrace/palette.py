@@ -37,10 +37,11 @@ LEDGER_COLOURS = {
     "wait_network": BLUE,
     "other": "#B0B0B0",
 }
+# At least 4.5 : 1 against its bar.
 LEDGER_TEXT = {
-    "on_cpu": "#ffffff",
+    "on_cpu": "#000000",
     "wait_cpu": "#1a1a1a",
-    "wait_block": "#ffffff",
+    "wait_block": "#000000",
     "wait_network": "#ffffff",
     "other": "#1a1a1a",
 }

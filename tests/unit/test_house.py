@@ -107,6 +107,8 @@ ALLOWED: dict[str, set[str]] = {
     | CAPTURED
     | {"study", "plan", "records", "metrics", "engine", "analysis", "decision", "whatif", "report"}
     | {"calibration"},
+    # Results and what-if in the browser.
+    "serving": BASE | {"analysis", "metrics", "records", "report"},
     "cli": BASE
     | PLUGINS
     | CAPTURED
@@ -122,6 +124,7 @@ ALLOWED: dict[str, set[str]] = {
         "library",
         "calibration",
         "reproduce",
+        "serving",
         "monitoring",
         "verdict",
         "watching",

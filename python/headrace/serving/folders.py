@@ -1,0 +1,210 @@
+"""The results folders below one folder: what they hold, and whether a run writes to them.
+
+Nothing is kept between two looks but counts of records, which never change: a folder may appear,
+grow or go at any time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.errors import HeadraceError, UsageError, describe
+from headrace.records.store import read_header
+
+DEPTH = 4
+"""Levels of folders that are searched."""
+FOLDERS_AT_MOST = 2000
+HERE = ":here"
+"""Name of the folder itself, if it holds results."""
+
+
+class _Validity(msgspec.Struct):
+    valid: bool = False
+
+
+class _Outline(msgspec.Struct):
+    """The few fields of trial.json that a list shows."""
+
+    status: str = "failed"
+    validity: _Validity = field(default_factory=_Validity)
+
+
+@dataclass(frozen=True)
+class ResultsFolder:
+    """One results folder, as it was at one moment."""
+
+    name: str
+    """Its path from the folder that is served, with slashes."""
+    path: Path
+    title: str
+    engine: str
+    created_utc: str
+    planned: int | None
+    """Trials of the plan; None when it cannot be read."""
+    counts: dict[str, int]
+    """Recorded trials by verdict: valid, invalid, failed, unsupported."""
+    running: bool
+    reported: bool
+    """Whether a report was written after the last record."""
+    damage: str = ""
+    """Why it cannot be read; empty when it can."""
+
+    @property
+    def kind(self) -> str:
+        """Whether jobs were real (on real or emulated drives) or simulated."""
+        return {"measure": "real", "simulate": "simulated"}.get(self.engine, self.engine or "–")
+
+    @property
+    def recorded(self) -> int:
+        """Number of trials with a record."""
+        return sum(self.counts.values())
+
+    @property
+    def state(self) -> str:
+        """Running, finished, or not finished."""
+        if self.damage:
+            return "damaged"
+        if self.running:
+            return "running"
+        # A study that repeats until it is precise enough leaves trials of its plan out.
+        whole = self.reported or (self.planned is not None and self.recorded >= self.planned)
+        return "finished" if whole and self.recorded else "not finished"
+
+    @property
+    def fingerprint(self) -> tuple[object, ...]:
+        """What changes when a record is added, changed or set aside."""
+        return (
+            str(self.path),
+            self.created_utc,
+            _changed_ns(self.path / "trials"),
+            *sorted(self.counts.items()),
+        )
+
+
+def results_folders(root: Path) -> list[ResultsFolder]:
+    """Return the results folders below a folder, the newest first."""
+    found = [read_folder(root, name) for name in _names(root)]
+    return sorted(found, key=lambda each: (each.created_utc, each.name), reverse=True)
+
+
+def named_folder(root: Path, name: str) -> ResultsFolder:
+    """Return one results folder by its name. Raises UsageError when it is not there (any more)."""
+    path = root if name == HERE else inside(root, name)
+    if not (path / "results.json").is_file():
+        raise UsageError(
+            f"{name} holds no results, or holds them no longer",
+            hint="the list shows what is there now",
+        )
+    return read_folder(root, name)
+
+
+def inside(root: Path, name: str) -> Path:
+    """Return the path of a name. Raises UsageError for one that leads out of the folder."""
+    top = root.resolve()
+    try:
+        path = (top / name).resolve()
+    except (OSError, ValueError, RuntimeError):  # a loop of links, a null character
+        raise UsageError(f"{name!r} is no name of a file") from None
+    if not path.is_relative_to(top):
+        raise UsageError(f"{name} is not below {root}")
+    return path
+
+
+def read_folder(root: Path, name: str) -> ResultsFolder:
+    """Return what a results folder holds now; `damage` says why when it cannot be read."""
+    path = root if name == HERE else root / name
+    try:
+        header = read_header(path)
+        counts = _counts(path)
+    except (HeadraceError, OSError) as error:
+        return ResultsFolder(name, path, name, "", "", None, {}, False, False, describe(error))
+    return ResultsFolder(
+        name, path, header.title or name, header.engine, header.created_utc,
+        _planned(str(path / "plan.parquet"), _changed_ns(path / "plan.parquet")),
+        counts, _is_written(path),
+        _changed_ns(path / "report.html") > _changed_ns(path / "trials"),
+    )  # fmt: skip
+
+
+def _names(root: Path) -> Iterator[str]:
+    """Yield the results folders: breadth first, not into results folders, nor into hidden ones."""
+    left, found = [("", 0)], 0
+    while left and found < FOLDERS_AT_MOST:
+        prefix, depth = left.pop(0)
+        here = root / prefix if prefix else root
+        if (here / "results.json").is_file():
+            found += 1
+            yield prefix or HERE
+            continue
+        if depth == DEPTH:
+            continue
+        try:
+            with os.scandir(here) as entries:
+                below = sorted(
+                    entry.name
+                    for entry in entries
+                    if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
+                )
+        except OSError:
+            continue
+        left += [(f"{prefix}/{name}" if prefix else name, depth + 1) for name in below]
+
+
+def _counts(path: Path) -> dict[str, int]:
+    with os.scandir(path / "trials") as entries:
+        files = [Path(entry.path) / "trial.json" for entry in entries if entry.is_dir()]
+    return dict(Counter(_verdict(str(file), _changed_ns(file)) for file in files))
+
+
+@lru_cache(maxsize=100_000)
+def _verdict(file: str, _at_ns: int) -> str:
+    try:
+        made = msgspec.json.decode(Path(file).read_bytes(), type=_Outline)
+    except (OSError, ValueError):
+        return "damaged"
+    if made.status == "done":
+        return "valid" if made.validity.valid else "invalid"
+    return made.status
+
+
+@lru_cache(maxsize=2000)
+def _planned(file: str, _at_ns: int) -> int | None:
+    try:
+        return pq.read_metadata(file).num_rows
+    except (OSError, pa.ArrowException):
+        return None
+
+
+def _changed_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _is_written(path: Path) -> bool:
+    """Return whether a run holds the lock of a results folder.
+
+    The kernel's list is read; to try the lock would refuse it to a run that starts now.
+    """
+    try:
+        lock = path / ".lock"
+        inode, owner = lock.stat().st_ino, lock.read_text().strip()
+        held = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return False
+    # 1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF
+    fields = [line.split() for line in held]
+    return any(
+        "FLOCK" in each and owner in each and any(f.endswith(f":{inode}") for f in each)
+        for each in fields
+    )

@@ -1,0 +1,191 @@
+"""Where the server listens, and who may reach it: checked, and opened, before anything starts."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography import x509
+
+from headrace.errors import HeadraceError, RefusedError, UsageError
+
+PASSWORD_AT_LEAST = 8
+"""Characters of a password."""
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """What the user asked for."""
+
+    folder: Path
+    address: str = "127.0.0.1"
+    port: int = 8460
+    """0: any free one."""
+    password_file: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+@dataclass(frozen=True)
+class Listening:
+    """An open socket and the rules of access to it."""
+
+    socket: socket.socket = field(repr=False)
+    address: str
+    port: int
+    hosts: frozenset[str]
+    """Names by which browsers may address the server, in lower case, without the port."""
+    password: str | None = field(repr=False)
+    """None: the link has a token."""
+    certificate: Path | None
+    key: Path | None
+
+    @property
+    def origin(self) -> str:
+        """The beginning of every link."""
+        scheme = "https" if self.certificate else "http"
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{scheme}://{host}:{self.port}"
+
+
+def listen(options: ServeOptions) -> Listening:
+    """Check the options and open the socket; nothing else is started.
+
+    Raises UsageError for a folder, file or address that cannot be used, and when the port is in
+    use; RefusedError for an address that other machines reach without password and TLS.
+    """
+    if not options.folder.is_dir():
+        problem = "is not a folder" if options.folder.exists() else "not found"
+        raise UsageError(
+            f"{options.folder}: {problem}", hint="name a folder with results folders in it"
+        )
+    if (options.certificate is None) != (options.key is None):
+        raise UsageError("--certificate and --key go together: give both files in PEM form")
+    if not 0 <= options.port < 65536:
+        raise UsageError(f"--port {options.port}: must be from 0 to 65535; 0 takes any free one")
+    _refuse_open(options)
+    password = _password(options.password_file) if options.password_file else None
+    names = _check_certificate(options.certificate, options.key)
+    opened = _socket(options.address, options.port)
+    address, port = opened.getsockname()[:2]
+    return Listening(
+        opened, address, port, _hosts(options.address, address, names), password,
+        options.certificate, options.key,
+    )  # fmt: skip
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether only this machine reaches an address."""
+    try:
+        return address == "localhost" or ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def _refuse_open(options: ServeOptions) -> None:
+    lacking = [
+        option
+        for option, given in (
+            ("--password-file", options.password_file),
+            ("--certificate", options.certificate),
+            ("--key", options.key),
+        )
+        if given is None
+    ]
+    if not is_loopback(options.address) and lacking:
+        raise RefusedError(
+            f"--address {options.address}: other machines could reach the results and start "
+            f"studies. Missing: {', '.join(lacking)}",
+            hint="give a password and a certificate (TLS), or leave --address out and use "
+            "ssh -L 8460:127.0.0.1:8460 HOST",
+        )
+
+
+def _password(file: Path) -> str:
+    try:
+        mode, text = file.stat().st_mode, file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        problem = getattr(error, "strerror", None) or "not text"
+        raise UsageError(f"--password-file {file}: {problem}") from None
+    if mode & 0o077:
+        raise RefusedError(
+            f"--password-file {file}: other users can read or change it", hint=f"chmod 600 {file}"
+        )
+    if len(text) < PASSWORD_AT_LEAST:
+        raise UsageError(
+            f"--password-file {file}: the password has {len(text)} characters; at least "
+            f"{PASSWORD_AT_LEAST} are needed"
+        )
+    return text
+
+
+def _check_certificate(certificate: Path | None, key: Path | None) -> frozenset[str]:
+    """Return the names in the certificate. Raises UsageError when the files cannot be used."""
+    if certificate is None or key is None:
+        return frozenset()
+    for option, file in (("--certificate", certificate), ("--key", key)):
+        if not file.is_file():
+            raise UsageError(f"{option} {file}: not found")
+    try:
+        # A password would be asked for on the terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, lambda: b"")
+        found = x509.load_pem_x509_certificate(certificate.read_bytes())
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return frozenset()
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"--certificate {certificate}, --key {key}: cannot be used for TLS: {error}",
+            hint="both in PEM form, the key without a password",
+        ) from None
+    dns = names.get_values_for_type(x509.DNSName)
+    addresses = names.get_values_for_type(x509.IPAddress)
+    return frozenset(str(name).lower() for name in (*dns, *addresses))
+
+
+def _socket(address: str, port: int) -> socket.socket:
+    host = address.strip("[]")
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        opened = socket.socket(family, kind, protocol)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"--address {address}: {getattr(error, 'strerror', error)}") from None
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind(place)
+        opened.listen(128)
+    except OSError as error:
+        opened.close()
+        raise _not_listening(address, port, error) from None
+    return opened
+
+
+def _not_listening(address: str, port: int, error: OSError) -> HeadraceError:
+    if error.errno == errno.EADDRINUSE:
+        return UsageError(
+            f"port {port} of {address} is in use by another program",
+            hint="--port 0 takes any free one; or is `headrace serve` running already?",
+        )
+    if error.errno == errno.EACCES:
+        return UsageError(f"port {port} is for root alone", hint="name one above 1023 with --port")
+    return UsageError(f"cannot listen at port {port} of {address}: {error.strerror}")
+
+
+def _hosts(given: str, address: str, names: frozenset[str]) -> frozenset[str]:
+    """Return the names that a Host header may have.
+
+    A page of another site can make its own name resolve to this address (DNS rebinding); a browser
+    then sends that name.
+    """
+    found = {given.strip("[]").lower(), address.lower(), *names}
+    if is_loopback(address) or ipaddress.ip_address(address).is_unspecified:
+        found |= {"localhost", "127.0.0.1", "::1"}
+    if not is_loopback(address):
+        found |= {socket.gethostname().lower(), socket.getfqdn().lower()}
+    return frozenset(found)

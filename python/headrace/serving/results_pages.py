@@ -1,0 +1,212 @@
+"""Pages of what is recorded: the list, reports, trials, comparisons, and the progress of a run."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route
+
+from headrace.errors import RefusedError, UsageError
+from headrace.serving import pages
+from headrace.serving.folders import (
+    ResultsFolder,
+    inside,
+    named_folder,
+    results_folders,
+)
+from headrace.serving.live import Live, Look
+from headrace.units import format_bytes
+
+if TYPE_CHECKING:
+    from headrace.records.trial_record import TrialRecord
+
+_LIST_S, _PROGRESS_S = 2.0, 1.0
+_PAGES_KEPT = 8
+_TRIALS_SHOWN = 12
+
+
+class ResultsPages:
+    """Everything is read when it is shown; a folder may change, or go, at any time."""
+
+    def __init__(self, root: Path, live: Live) -> None:
+        self._root, self._live = root, live
+        self._made: OrderedDict[tuple[object, ...], str] = OrderedDict()
+        # A report may take seconds on all cores: one at a time.
+        self._making = threading.Lock()
+
+    def routes(self) -> list[Route]:
+        """Return the addresses of these pages."""
+        return [
+            Route("/", self.list),
+            Route("/compare", self.compare),
+            Route("/events/results", self.list_events),
+            Route("/events/progress/{name:path}", self.progress_events),
+            Route("/progress/{name:path}", self.progress),
+            Route("/results/{name:path}/trials/{trial}/", self.trial),
+            Route("/results/{name:path}/trials/{trial}/{file:path}", self.file),
+            Route("/results/{name:path}/", self.report),
+        ]
+
+    def list(self, request: Request) -> Response:
+        """Show the results folders."""
+        folders = results_folders(self._root)
+        choices = [each for each in folders if not each.damage]
+        return pages.page(
+            request, "list.html.j2", "Results", folders=folders, choices=choices, root=self._root
+        )
+
+    def list_events(self, _: Request) -> Response:
+        """Send the rows of the list whenever they change."""
+
+        def look() -> Look:
+            folders = results_folders(self._root)
+            rows = pages.fragment("rows.html.j2", folders=folders, root=self._root)
+            return Look({"folders": rows})
+
+        return self._live.stream(look, _LIST_S)
+
+    def report(self, request: Request) -> Response:
+        """Show the report of a results folder: the page that `headrace report` writes."""
+        folder = named_folder(self._root, request.path_params["name"])
+        text = self._kept(("report", *folder.fingerprint), lambda: _report(folder))
+        progress = (f"/progress/{quote(folder.name)}", f"Progress ({folder.state})")
+        return pages.report_page(text, [progress])
+
+    def compare(self, request: Request) -> Response:
+        """Show the comparison of two: the page that `headrace compare --html` writes."""
+        asked = request.query_params
+        a, b = (named_folder(self._root, asked.get(side, "")) for side in ("a", "b"))
+        force = asked.get("force") == "1"
+        key = ("compare", force, *a.fingerprint, *b.fingerprint)
+        try:
+            text = self._kept(key, lambda: _comparison(a, b, force))
+        except RefusedError as error:
+            fields = {"a": a.name, "b": b.name, "force": "1"}
+            again = None if force else pages.Again("/compare", fields, "Compare all the same")
+            return pages.message(request, 409, error.message, "", again)
+        reports = [(pages.address_of(each.name), f"Report of {each.title}") for each in (a, b)]
+        return pages.report_page(text, reports)
+
+    def progress(self, request: Request) -> Response:
+        """Show how far a run is."""
+        folder = named_folder(self._root, request.path_params["name"])
+        return pages.page(
+            request, "progress.html.j2", folder.title, folder=folder, trials=_last_trials(folder)
+        )
+
+    def progress_events(self, request: Request) -> Response:
+        """Send how far a run is, until it has ended."""
+        name = request.path_params["name"]
+
+        def look() -> Look:
+            folder = named_folder(self._root, name)
+            part = pages.fragment(
+                "progress_part.html.j2", folder=folder, trials=_last_trials(folder)
+            )
+            return Look({"progress": part}, "" if folder.running else folder.state.capitalize())
+
+        return self._live.stream(look, _PROGRESS_S)
+
+    def trial(self, request: Request) -> Response:
+        """Show the record of a trial and its files."""
+        from headrace.report.tables import flatten
+
+        folder, path = self._trial_of(request)
+        fields = flatten(msgspec.json.decode((path / "trial.json").read_bytes(), type=dict))
+        files = [
+            (str(file.relative_to(path)), format_bytes(file.stat().st_size))
+            for file in sorted(path.rglob("*"))
+            if file.is_file()
+        ]
+        return pages.page(
+            request, "trial.html.j2", f"Trial {path.name}", folder=folder, fields=fields,
+            files=files,
+        )  # fmt: skip
+
+    def file(self, request: Request) -> Response:
+        """Send a file of a trial, to be kept, not shown."""
+        _, path = self._trial_of(request)
+        file = inside(path, request.path_params["file"])
+        if not file.is_file():
+            raise UsageError(f"{file.name}: the trial has no such file")
+        return FileResponse(file, filename=file.name, media_type="application/octet-stream")
+
+    def _trial_of(self, request: Request) -> tuple[ResultsFolder, Path]:
+        folder = named_folder(self._root, request.path_params["name"])
+        path = inside(folder.path / "trials", request.path_params["trial"])
+        if not (path / "trial.json").is_file():
+            raise UsageError(f"{folder.name} has no trial {path.name}, or has it no longer")
+        return folder, path
+
+    def _kept(self, key: tuple[object, ...], make: Callable[[], str]) -> str:
+        with self._making:
+            if key not in self._made:
+                self._made[key] = make()
+            self._made.move_to_end(key)
+            while len(self._made) > _PAGES_KEPT:
+                self._made.popitem(last=False)
+            return self._made[key]
+
+
+def _report(folder: ResultsFolder) -> str:
+    from headrace.analysis.find import find
+    from headrace.analysis.read import read
+    from headrace.report.html import render
+
+    return render(find(read(folder.path)), folder.path)
+
+
+def _comparison(a: ResultsFolder, b: ResultsFolder, force: bool) -> str:
+    from headrace.analysis.compare import compare
+    from headrace.analysis.read import read
+    from headrace.report.comparison import render_comparison
+
+    made = compare(read(a.path), read(b.path), force=force)
+    return render_comparison(made, *(pages.address_of(each.name).rstrip("/") for each in (a, b)))
+
+
+class TrialLine(msgspec.Struct):
+    """A trial in the list of the last ones."""
+
+    id: str
+    what: str
+    verdict: str
+    rate: str
+    why: str
+
+
+def _last_trials(folder: ResultsFolder) -> list[TrialLine]:
+    from headrace.records.trial_record import decode
+
+    trials = [
+        (file.stat().st_mtime_ns, file) for file in (folder.path / "trials").glob("*/trial.json")
+    ]
+    newest = [file for _, file in sorted(trials, reverse=True)[:_TRIALS_SHOWN]]
+    found: list[TrialLine] = []
+    for file in newest:
+        try:
+            found.append(_line(file.parent.name, decode(file.read_bytes())))
+        except ValueError:
+            found.append(TrialLine(file.parent.name, "", "damaged", "–", "trial.json is damaged"))
+    return found
+
+
+def _line(trial: str, record: TrialRecord) -> TrialLine:
+    from headrace.metrics import values_of
+    from headrace.report.wording import levels_text
+
+    rate = values_of(record).get("events_per_s")
+    levels = levels_text(
+        {k: v for k, v in record.levels.items() if k not in ("target", "workload")}
+    )
+    what = f"{record.target.name}, {record.workload.name}{f': {levels}' if levels else ''}"
+    shown = "–" if rate is None else f"{rate:,.0f}"
+    return TrialLine(trial, what, record.verdict, shown, "; ".join(record.why))

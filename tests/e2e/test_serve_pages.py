@@ -1,0 +1,194 @@
+"""The pages of `headrace serve` in a real browser: drawn, reached by keyboard, read aloud, narrow,
+dark, and true while the folder changes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from chromium import Chromium
+from served_pages import Served, serving
+from synthetic_records import Truth, plan_of, write_results
+
+PHONE, DESK = 390, 1280
+CELLS = [
+    {"target": target, "workload": "higgs", "slots": slots}
+    for target in ("disk", "ssd")
+    for slots in (1, 2, 4)
+]
+TITLE = "First <b>study</b>"
+DRAWN = "Number(document.documentElement.dataset.drawn) > 0"
+
+
+def make_folder(root: Path) -> Path:
+    plan = plan_of(CELLS, 3)
+    write_results(root / "one", plan, Truth(), title=TITLE, broken={3: "invalid", 5: "failed"})
+    slower = Truth(effects={"slots": {4: -0.5}})
+    write_results(root / "below" / "two", plan, slower, seed=2, title="Second")
+    modelled = Truth(engine="simulate", provenance="simulated")
+    write_results(root / "three", plan, modelled, seed=3, title="Modelled")
+    (root / "damaged").mkdir()
+    (root / "damaged" / "results.json").write_text("{")
+    return root
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    with Chromium() as chromium:
+        yield chromium
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, browser: Chromium) -> Iterator[Served]:
+    with serving(make_folder(tmp_path_factory.mktemp("served"))) as server:
+        browser.open(server.link, DESK)
+        yield server
+
+
+def violations(tab: Chromium) -> list[str]:
+    """What axe finds at the page as it is now, for WCAG 2.1 A and AA."""
+    package = find_spec("axe_core_python")
+    assert package is not None and package.origin is not None
+    script = (Path(package.origin).parent / "axe.min.js").read_text()
+    tab.evaluate(f"(() => {{ {script}; }})(); 0")
+    return tab.evaluate(
+        "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']}).then((found) =>"
+        " found.violations.map((v) => v.id + ': ' + v.nodes.map((n) => n.html).join(' ')"
+        ".slice(0, 300)))"
+    )
+
+
+def dark(tab: Chromium, on: bool) -> None:
+    value = "dark" if on else "light"
+    features = [{"name": "prefers-color-scheme", "value": value}]
+    tab.command("Emulation.setEmulatedMedia", {"features": features})
+
+
+PAGES = ("/", "/progress/one", "/results/one/", "/compare?a=one&b=below/two", "/nothing")
+
+
+@pytest.mark.parametrize("shade", ["light", "dark"])
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_fits_is_accessible_and_asks_this_server_alone(
+    served: Served, browser: Chromium, path: str, shade: str
+) -> None:
+    dark(browser, shade == "dark")
+    for width in (DESK, PHONE):
+        browser.open(f"{served.origin}{path}", width)
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width, width
+        if "Bokeh" in browser.evaluate("document.body.innerHTML.slice(-4000000)"):
+            browser.wait_for(DRAWN)
+        assert violations(browser) == []
+        refused = [each for each in browser.errors() if "404 (Not Found)" not in each]
+        assert refused == []
+        assert all(url.startswith(served.origin) for url in browser.requests())
+    background = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (background == "rgb(255, 255, 255)") == (shade == "light")
+    dark(browser, False)
+
+
+def test_the_list_says_what_is_there(served: Served, browser: Chromium) -> None:
+    browser.open(f"{served.origin}/", DESK)
+    rows = browser.evaluate(
+        "[...document.querySelectorAll('#folders tr')].map((row) =>"
+        " row.innerText.replace(/\\s+/g, ' '))"
+    )
+    one = next(row for row in rows if row.startswith(TITLE))
+    assert "real 16 2 18 finished" in one
+    assert any(row.startswith("Modelled") and "simulated 18 0 18 finished" in row for row in rows)
+    assert any("damaged" in row and "results.json is damaged" in row for row in rows)
+    assert len(rows) == 4
+
+
+def test_from_the_list_to_a_report_and_a_trial(served: Served, browser: Chromium) -> None:
+    browser.open(f"{served.origin}/", DESK)
+    browser.events.clear()
+    browser.evaluate("document.querySelector('#folders a').focus()")
+    browser.press("Enter")
+    browser.loaded()
+    browser.wait_for(DRAWN)
+    assert browser.evaluate("document.querySelector('#curves') !== null")
+    assert browser.evaluate("document.querySelector('nav.app a').innerText") == "Results"
+    browser.events.clear()
+    browser.evaluate("document.querySelector('.trials a').click()")
+    browser.loaded()
+    assert browser.evaluate("document.querySelector('h1').innerText").startswith("Trial ")
+    assert "validity.valid" in browser.evaluate("document.body.innerText")
+
+
+def test_the_report_is_that_of_the_command(served: Served, browser: Chromium) -> None:
+    browser.open(f"{served.origin}/results/below/two/", DESK)
+    browser.wait_for(DRAWN)
+    shown = browser.evaluate("document.querySelector('#curves').innerText")
+    from headrace.library import report
+
+    folder = Path(served.process.args[2])  # pyright: ignore
+    _, (file,) = report(folder / "below" / "two")
+    browser.open(file, DESK)
+    browser.wait_for(DRAWN)
+    assert browser.evaluate("document.querySelector('#curves').innerText") == shown
+
+
+def test_two_are_compared_by_keyboard(served: Served, browser: Chromium) -> None:
+    browser.open(f"{served.origin}/", DESK)
+    browser.evaluate(
+        "document.getElementById('side-a').value = 'one';"
+        "document.getElementById('side-b').value = 'below/two';"
+        "document.getElementById('side-b').focus()"
+    )
+    browser.press("Tab")
+    assert browser.evaluate("document.activeElement.innerText") == "Compare"
+    browser.events.clear()
+    browser.press("Enter")
+    browser.loaded()
+    browser.wait_for(DRAWN)
+    text = browser.evaluate("document.body.innerText")
+    assert "Two result sets compared" in text and "A better" in text
+    link = browser.evaluate("document.querySelector('.trials a').getAttribute('href')")
+    assert served.get(link).status_code == 200
+
+
+def test_real_and_simulated_jobs_are_compared_only_when_told(
+    served: Served, browser: Chromium
+) -> None:
+    browser.open(f"{served.origin}/compare?a=one&b=three", DESK)
+    assert browser.evaluate("document.querySelector('[role=alert]') !== null")
+    browser.events.clear()
+    browser.evaluate("document.querySelector('main button').click()")
+    browser.loaded()
+    browser.wait_for(DRAWN)
+    assert "Two result sets compared" in browser.evaluate("document.body.innerText")
+
+
+def test_a_folder_that_changes_while_it_is_shown(tmp_path: Path, browser: Chromium) -> None:
+    plan = plan_of(CELLS, 2)
+    write_results(tmp_path / "one", plan, Truth(), title="One")
+    with serving(tmp_path) as server:
+        browser.open(server.link, DESK)
+        browser.open(f"{server.origin}/", DESK)
+        assert browser.evaluate("document.querySelectorAll('#folders tr').length") == 1
+        write_results(tmp_path / "later", plan, Truth(), title="Later")
+        browser.wait_for("document.querySelectorAll('#folders tr').length === 2")
+        trial = next((tmp_path / "one" / "trials").iterdir())
+        (trial / "trial.json").write_text("{")
+        browser.wait_for("document.getElementById('folders').innerText.includes('11')")
+        answer = server.get("/results/one/")
+        assert answer.status_code == 200 and "damaged" in answer.text
+        (tmp_path / "one" / "results.json").unlink()
+        gone = server.get("/results/one/")
+        assert gone.status_code == 404 and "holds them no longer" in gone.text
+        shutil.rmtree(tmp_path / "later")
+        shutil.rmtree(tmp_path / "one")
+        browser.wait_for("document.getElementById('folders').innerText.includes('No results yet')")
+        server.end()
+        browser.wait_for("document.getElementById('live-state').innerText.includes('Trying again')")
+
+
+def test_a_wrong_token_is_explained(served: Served, browser: Chromium) -> None:
+    browser.open(f"{served.origin}/?token=wrong", DESK)
+    text = browser.evaluate("document.body.innerText")
+    assert "token in this link is wrong" in text and "headrace serve" in text

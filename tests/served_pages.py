@@ -1,0 +1,65 @@
+"""A running `headrace serve`, as the command starts it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from workspace import HEADRACE
+
+
+@dataclass
+class Served:
+    """The server's process and its link."""
+
+    process: subprocess.Popen[str]
+    link: str
+    client: httpx.Client = field(repr=False)
+
+    @property
+    def origin(self) -> str:
+        return self.link.partition("/?")[0].rstrip("/")
+
+    def get(self, path: str, **options: object) -> httpx.Response:
+        return self.client.get(f"{self.origin}{path}", **options)  # pyright: ignore
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """Ask it to end; its exit code and what it said."""
+        self.process.send_signal(number)
+        _, said = self.process.communicate(timeout=60)
+        return self.process.returncode, said
+
+
+@contextmanager
+def serving(folder: Path, *options: object, cwd: Path | None = None) -> Generator[Served]:
+    """Serve a folder at a free port until the block ends; with a client that has the cookie."""
+    process = subprocess.Popen(
+        [str(HEADRACE), "serve", str(folder), "--port", "0", *map(str, options)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd or folder,
+        env=dict(os.environ),
+    )
+    try:
+        assert process.stdout is not None
+        link = process.stdout.readline().strip()
+        assert link.startswith("http"), process.communicate()
+        with httpx.Client(verify=False, timeout=60, trust_env=False) as client:
+            client.get(link)
+            yield Served(process, link, client)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.communicate(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
