@@ -17,6 +17,7 @@ import pytest
 from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.parser import text_string_to_metric_families
 
+from headrace.analysis.find import find
 from headrace.analysis.read import read as read_records
 from headrace.cli.watch import watch
 from headrace.errors import HeadraceError, RefusedError, UsageError
@@ -144,7 +145,7 @@ def test_metrics_for_prometheus(sleeper: subprocess.Popen[bytes], tmp_path: Path
 def test_the_dashboard_asks_for_metrics_that_are_served(sleeper: subprocess.Popen[bytes]) -> None:
     file = ROOT / "examples" / "grafana" / "headrace-watch.json"
     dashboard = Dashboard.from_json(json.loads(file.read_text()))
-    assert len(dashboard.panels or []) == 8
+    assert len(dashboard.panels or []) == 11
     metrics = WatchMetrics()
     with Watcher(PidFinder([str(sleeper.pid)])) as watcher:
         metrics.add(watcher.watch(0.1))
@@ -260,6 +261,23 @@ def test_records_of_windows_are_read_as_those_of_a_study(
     assert sum(read.trials["wall_s"]) == pytest.approx(1.0, rel=0.5)
     with pytest.raises(RefusedError, match="holds results already"):
         watch(pid=[str(sleeper.pid)], record=folder, once=True)
+
+
+def test_reports_of_a_watch_lead_with_efficiency(tmp_path: Path) -> None:
+    """A job counts in each window: a rate over jobs would say nothing."""
+    folder = tmp_path / "a day"
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as spinning:
+        try:
+            with (
+                Watcher(PidFinder([str(spinning.pid)])) as watcher,
+                Recorder(folder, 0.4) as recorder,
+            ):
+                for _ in range(4):
+                    recorder.add(watcher.watch(0.2))
+        finally:
+            spinning.kill()
+    findings = find(read_records(folder))
+    assert findings.headline == {"watched": "efficiency"}
 
 
 @pytest.mark.parametrize(

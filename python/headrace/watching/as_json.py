@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict
 from datetime import UTC, datetime
 
+from headrace.watching.clients import ClientSample
 from headrace.watching.job import JobSample, Used
 from headrace.watching.watcher import NodeSample
 
@@ -21,8 +23,19 @@ def line(sample: NodeSample) -> str:
             "foreign_cpus": sample.foreign_cpus,
             "notes": sample.notes,
             "jobs": [_job(job) for job in sample.by_loss],
+            "clients": [_client(client) for client in sample.clients],
         }
     )
+
+
+def _client(client: ClientSample) -> dict[str, object]:
+    return {
+        "mount": client.mount,
+        "kind": client.kind,
+        "waiting": client.waiting,
+        "interval": asdict(client.last),
+        "total": asdict(client.total),
+    }
 
 
 def _job(job: JobSample) -> dict[str, object]:

@@ -11,6 +11,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
+from headrace.watching.client_metrics import client_metrics
 from headrace.watching.ledger import JobLedger, StorageWait
 from headrace.watching.watcher import NodeSample
 
@@ -99,4 +100,5 @@ class WatchMetrics(Collector):
         )
         if sample is not None and sample.foreign_cpus is not None:
             foreign.add_metric([], sample.foreign_cpus)
-        return [seconds, waits, cpu, moved, processes, foreign, cost]
+        clients = client_metrics(() if sample is None else sample.clients)
+        return [seconds, waits, cpu, moved, processes, *clients, foreign, cost]

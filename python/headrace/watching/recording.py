@@ -44,6 +44,10 @@ path = "/"
 [workload.watched]
 kind = "command"
 command = ["true"]
+
+[report]
+# A job counts in each window, so a rate over jobs says nothing.
+metric = "efficiency"
 """
 
 

@@ -6,11 +6,13 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from headrace.units import format_bytes_per_s, format_seconds
+from headrace.watching.client_counters import Operations
 from headrace.watching.job import JobSample, Used
 from headrace.watching.watcher import NodeSample
 
 _RECENT_S = 10.0
 _NAME = 22
+_WIDTH = 80
 _PARTS = ("on_cpu", "wait_cpu", "wait_block", "wait_network", "wait_memory", "other")
 _HEADING = (
     f"{'job':<{_NAME}} {'on CPU':>6}{'no CPU':>7}{'block':>6}{'netw.':>6}{'mem.':>6}{'other':>6}"
@@ -82,6 +84,29 @@ def heading(sample: NodeSample, jobs: Sequence[JobSample]) -> str:
         f"process{'es' if processes != 1 else ''}: {cpus:.2f} CPUs{others}; "
         f"this watch {cost:.3f}"
     )
+
+
+def clients(sample: NodeSample) -> list[str]:
+    """Return a line per mount of network storage that did something in the interval."""
+    lines: list[str] = []
+    for client in sample.clients:
+        did = [
+            _operations(name, each, sample.interval_s or 1.0)
+            for name, each in client.last.by_name.items()
+            if each.number or each.bytes
+        ]
+        if client.waiting:
+            did.append(f"{client.waiting} waiting")
+        if did:
+            mount = client.mount if len(client.mount) <= _NAME else f"…{client.mount[1 - _NAME :]}"
+            lines.append(f"{client.kind} {mount}: {', '.join(did)}"[:_WIDTH])
+    return lines
+
+
+def _operations(name: str, done: Operations, interval_s: float) -> str:
+    rate = f" {_rate(done.bytes / interval_s)}" if done.bytes else ""
+    each = f" {1e3 * done.time_s / done.number:.2g}ms" if done.number and done.time_s else ""
+    return f"{name}{rate} {done.number / interval_s:.0f}/s{each}"
 
 
 def footnotes(jobs: Iterable[JobSample], notes: Iterable[str]) -> list[str]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from headrace.system.accounting import NS_PER_TICK, CounterFile, delay_accounting
 from headrace.system.taskstats import TaskDelays, TaskstatsSocket, listening_socket
 from headrace.system.waiting import remaining
+from headrace.watching.clients import ClientSample, StorageClients
 from headrace.watching.finders import Finder
 from headrace.watching.job import JobMeter, JobSample
 from headrace.watching.places import Places
@@ -38,6 +39,8 @@ class NodeSample:
     foreign_cpus: float | None = None
     """CPUs that neither the jobs nor the watch use; None at the first look."""
     notes: tuple[str, ...] = field(default=())
+    clients: tuple[ClientSample, ...] = field(default=())
+    """Clients of network storage, of all programs of the node."""
 
     @property
     def by_loss(self) -> list[JobSample]:
@@ -60,6 +63,7 @@ class Watcher:
         self._ended: dict[str, frozenset[int]] = {}
         self._taskstats: TaskstatsSocket | None = None
         self._states = StateReader(Places())
+        self._clients = StorageClients()
         self._owed = 0.0
         self._last_s = 0.0
         self._cpu_s = 0.0
@@ -159,14 +163,16 @@ class Watcher:
             for thread in counters.threads.ids
         ]
         self._random.shuffle(self._threads)
+        clients = self._clients.look(
+            next(iter(job.processes)) for job in self._jobs.values() if job.processes
+        )
         cpu_s, before_cpu_s = time.process_time(), self._cpu_s
         interval_s = now_s - self._last_s if self._last_s else 0.0
         self._last_s, self._cpu_s = now_s, cpu_s
         notes = () if complete else ("the kernel dropped reports of ended processes",)
         cost_s = cpu_s - before_cpu_s
-        return NodeSample(
-            now_s, interval_s, tuple(samples), cost_s, self._foreign(samples, cost_s), notes
-        )
+        foreign = self._foreign(samples, cost_s)
+        return NodeSample(now_s, interval_s, tuple(samples), cost_s, foreign, notes, clients)
 
     def _foreign(self, samples: Sequence[JobSample], cost_s: float) -> float | None:
         """Return the CPUs used by what is not watched since the last look."""
