@@ -36,10 +36,11 @@ QUIET := -n 4 --dist loadgroup --no-loadscope-reorder
 # Files with tests of a mark: collecting all takes each process seconds.
 marked = $(shell grep -rlE --include='*.py' 'mark\.$(1)\b' $(OWN))
 
-# Every part runs, whatever failed before it. $(1): which tests by their marks.
+# Every part runs, whatever failed before it. Cargo is given all packages, so that it takes what
+# scripts/setup has built: with fewer, dependencies have other features. $(1): tests by their marks.
 define run-tests
 	@failed=; \
-	cargo test --workspace --exclude headrace-python --release -q || failed="$$failed Rust"; \
+	cargo test --workspace --release -q || failed="$$failed Rust"; \
 	python -m pytest $(COMPUTE) -m "$(1)" --ignore tests/system --ignore tests/e2e || \
 		failed="$$failed computing"; \
 	python -m pytest $(WAIT) -m "($(1)) and not machine and not quiet" $(OWN) || \
