@@ -27,7 +27,9 @@ demo: setup
 
 # Tests run side by side, one for each CPU. Those of tests/system and tests/e2e wait more than they
 # compute: two for each CPU, and those of one file in one process, which starts what they share
-# once. Those marked `quiet` mostly sleep, and those marked `machine` run alone (tests/conftest.py).
+# once. The others run meanwhile, with the CPU time that these leave; what they say is shown at
+# their end. Those marked `quiet` mostly sleep, and those marked `machine` run alone
+# (tests/conftest.py).
 CPUS := $(shell nproc)
 COMPUTE := -n $(shell echo $$(($(CPUS) < 4 ? $(CPUS) : 4))) --dist worksteal
 WAIT := -n $(shell echo $$(($(CPUS) < 4 ? 2 * $(CPUS) : 8))) --dist loadfile --no-loadscope-reorder
@@ -41,10 +43,13 @@ marked = $(shell grep -rlE --include='*.py' 'mark\.$(1)\b' $(OWN))
 define run-tests
 	@failed=; \
 	cargo test --workspace --release -q || failed="$$failed Rust"; \
-	python -m pytest $(COMPUTE) -m "$(1)" --ignore tests/system --ignore tests/e2e || \
-		failed="$$failed computing"; \
+	said=$$(mktemp); \
+	nice -n 5 python -m pytest $(COMPUTE) -m "$(1)" --ignore tests/system --ignore tests/e2e \
+		>$$said 2>&1 & computing=$$!; \
 	python -m pytest $(WAIT) -m "($(1)) and not machine and not quiet" $(OWN) || \
 		failed="$$failed waiting"; \
+	wait $$computing || failed="$$failed computing"; \
+	cat $$said; rm $$said; \
 	python -m pytest $(QUIET) -m "($(1)) and quiet" $(call marked,quiet) || \
 		failed="$$failed quiet"; \
 	python -m pytest -m "($(1)) and machine" $(call marked,machine) || \
