@@ -452,6 +452,15 @@ def report(
     )
 
 
+def report_text(results: str | Path) -> str:
+    """Return the answer of a results folder as plain text for a ticket; writes nothing."""
+    from headrace.analysis.find import find
+    from headrace.analysis.read import read
+    from headrace.report.ticket import ticket_text
+
+    return ticket_text(find(read(Path(results))))
+
+
 Written = TypeVar("Written")
 
 

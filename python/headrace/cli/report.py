@@ -20,6 +20,9 @@ def report(
         list[str] | None,
         typer.Option(help="a trial whose device series the page shows too (repeatable)"),
     ] = None,
+    text: Annotated[
+        bool, typer.Option("--text", help="print the answer as text for a ticket; writes no file")
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -28,6 +31,11 @@ def report(
     ] = None,
 ) -> None:
     """Report a results folder in the terminal, and as files beside the records."""
+    if text:
+        from headrace.library import report_text
+
+        typer.echo(report_text(results), nl=False)
+        return
     if show(results, format or ["html"], series or [], output):
         raise typer.Exit(int(ExitCode.INVALID_TRIALS))
 

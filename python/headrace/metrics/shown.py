@@ -54,6 +54,15 @@ def show(name: str, largest: float = 0.0) -> ShownMetric:
     return ShownMetric(name, metric.title, metric.unit)
 
 
+def spoken(name: str, largest: float) -> ShownMetric:
+    """Return how a metric is displayed in a sentence: large rates as `2.5 M events/s`."""
+    shown = show(name, largest)
+    if metric_of(name).scale != "plain" or not shown.unit.endswith("/s") or largest < 1e4:
+        return shown
+    factor, prefix = next((f, p) for f, p in _SI if largest >= f)
+    return ShownMetric(name, shown.title, f"{prefix} {shown.unit}", factor)
+
+
 def _time(largest_s: float) -> tuple[float, str]:
     for factor, unit in _TIMES:
         if largest_s >= factor:

@@ -18,7 +18,7 @@ from headrace.analysis.findings import (
 )
 from headrace.analysis.ranking import peak
 from headrace.metrics import less_is_better
-from headrace.metrics.shown import show
+from headrace.metrics.shown import show, spoken
 from headrace.report import interference
 from headrace.report.numbers import interval_text, number, percent, value_text
 from headrace.report.wording import (
@@ -150,7 +150,7 @@ def _figures(curve: Curve, rate: str | None) -> tuple[AnswerNumber, ...]:
     found: list[AnswerNumber] = []
     best = peak(curve, rate)
     if rate is not None and best is not None:
-        found.append(_rate_figure(rate, best.metrics[rate]))
+        found.append(rate_figure(rate, best.metrics[rate]))
     fed = curve.slots_fed
     if fed is not None:
         noun = axis_noun(curve)
@@ -170,11 +170,12 @@ def _figures(curve: Curve, rate: str | None) -> tuple[AnswerNumber, ...]:
     return tuple(found)
 
 
-def _rate_figure(name: str, estimate: Estimate) -> AnswerNumber:
-    shown = show(name, estimate.value)
-    return AnswerNumber(
-        value_text(estimate, shown), shown.unit or shown.title, interval_text(estimate, shown)
-    )
+def rate_figure(name: str, estimate: Estimate) -> AnswerNumber:
+    """Return a metric's value with its unit: `2.5`, `M events/s`."""
+    shown = spoken(name, estimate.value)
+    # Without scatter, as simulated, an interval adds nothing.
+    interval = "" if estimate.low == estimate.high else interval_text(estimate, shown)
+    return AnswerNumber(value_text(estimate, shown), shown.unit or shown.title, interval)
 
 
 def _not_storage(why: str) -> str:
@@ -202,7 +203,7 @@ def _lowest_sentence(curve: Curve, name: str, confidence: str) -> str:
     best = peak(curve, name)
     if best is None:
         return ""
-    figure = _rate_figure(name, best.metrics[name])
+    figure = rate_figure(name, best.metrics[name])
     interval = f" ({confidence} interval: {figure.interval})" if figure.interval else ""
     at = plural(best.load, axis_noun(curve))
     return f" Its lowest {show(name).within} is {figure.text} {figure.unit} at {at}{interval}."
@@ -232,14 +233,12 @@ def _rate_sentence(curve: Curve, rate: str | None, with_note: str, confidence: s
         gives = f"{storage_of(curve)} runs {curve.workload} with"
     if best is None or rate is None:
         return f"{storage_of(curve)} runs {curve.workload}; no rate is known."
-    figure = _rate_figure(rate, best.metrics[rate])
+    figure = rate_figure(rate, best.metrics[rate])
     title = show(rate).within
     wall = best.metrics.get("wall_s")
     job = ""
     if wall is not None and rate != "wall_s":
-        job = (
-            f"; a job takes {_rate_figure('wall_s', wall).text} {_rate_figure('wall_s', wall).unit}"
-        )
+        job = f"; a job takes {rate_figure('wall_s', wall).text} {rate_figure('wall_s', wall).unit}"
     about = (
         f" ({title}; {confidence} interval: {figure.interval})"
         if figure.interval
@@ -252,7 +251,7 @@ def _rate_sentence(curve: Curve, rate: str | None, with_note: str, confidence: s
 def _growth_sentence(curve: Curve, growth: Growth, with_note: str, confidence: str) -> str:
     less, last = less_is_better(growth.metric), growth.clients[-1]
     highest = min(growth.rates) if less else max(growth.rates)
-    shown = show(growth.metric, highest)
+    shown = spoken(growth.metric, highest)
 
     def rate(value: float) -> str:
         return f"{number(value / shown.divisor)} {shown.unit}".strip()

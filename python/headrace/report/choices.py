@@ -62,7 +62,7 @@ def _strongest(effects: list[FactorEffect], main: bool, names: LevelNames) -> _S
         return _Statement(f"{of}: {_none_seen(effects)}", False, main, 0.0)
     first = seen[0]
     most = " most" if len(effects) > 1 else ""
-    text = f"{of}: {factor_text(first.factor)} matters{most}. {_cost(first, names)}"
+    text = f"{of}: {factor_text(first.factor)} matters{most}. {cost_sentence(first, names)}"
     if len(seen) > 1:
         then = ", ".join(
             f"{factor_text(each.factor)} {cost_text(each.cost_of_wrong)}" for each in seen[1:]
@@ -74,7 +74,7 @@ def _strongest(effects: list[FactorEffect], main: bool, names: LevelNames) -> _S
     return _Statement(text, True, main, first.cost_of_wrong.value)
 
 
-def _cost(effect: FactorEffect, names: LevelNames) -> str:
+def cost_sentence(effect: FactorEffect, names: LevelNames) -> str:
     """Return the cost of the worst level.
 
     Levels that do not differ significantly from the best or the worst are named with it.

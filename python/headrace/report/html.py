@@ -22,6 +22,7 @@ from headrace.report import (
     energy,
     faults,
     figures,
+    first_screen,
     interference,
     nodes,
     prices,
@@ -82,6 +83,15 @@ def _byte_rates(metrics: dict[str, ShownMetric]) -> list[ShownMetric]:
         for name, each in registered().items()
         if each.byte_boundary and name in metrics
     ]
+
+
+def _answer_figure(
+    shown: Shown, first: first_screen.First, metrics: dict[str, ShownMetric]
+) -> dict[str, object]:
+    """Return the figure of the first screen: the recommended curve, and a few others."""
+    curves = [shown.curves[at] for at in first.curves]
+    loads = sorted({p.load for curve in curves for p in (*curve.points, *curve.distrusted)})
+    return figures.curve_figure("figure-answer", metrics[first.said.metric or ""].title, loads)
 
 
 def _figures(
@@ -241,11 +251,15 @@ def render(
     groups, effect_items = _effect_groups(findings)
     series = embedded_series(results, series_trials(shown, wanted_series))
     series_figures = _series_figures(series)
+    first = first_screen.first_of(findings, shown, metrics)
     items = [*_figures(shown, metrics, bool(main_names)), *effect_items]
+    if first is not None and first.curves:
+        items.insert(0, _answer_figure(shown, first, metrics))
     energy_main = energy.leading(metrics)
     data = page_data(
-        shown, metrics, mains, items, series, series_figures, trials_folder, energy_main
-    )
+        shown, metrics, mains, items, series, series_figures, trials_folder, energy_main,
+        first.data if first is not None and first.curves else None,
+    )  # fmt: skip
     template = environment().get_template("report.html.j2")
     return template.render(
         findings=findings,
@@ -260,7 +274,9 @@ def render(
         series_figures=series_figures,
         bokeh=bokeh_json.script(),
         script=asset("report.js"),
+        tools=asset("tools.js"),
         data=data,
+        **first_screen.template_values(findings, first, shown, metrics),
         **_answers_of(findings),
         **_curves_of(shown, metrics, mains, _Columns.of(metrics, main_names)),
         **_sections_of(findings),

@@ -12,7 +12,14 @@ from headrace.palette import CURVE_COLOURS, CURVE_SIGNS
 from headrace.report.numbers import interval_text, value_text
 from headrace.report.select import Shown
 from headrace.report.series import TrialSeries
-from headrace.report.wording import axis_title, limit_text, main_metric, plural
+from headrace.report.wording import (
+    axis_title,
+    level_text,
+    limit_text,
+    main_metric,
+    plural,
+    storage_of,
+)
 
 TRIALS_IN_A_TIP = 4
 
@@ -76,6 +83,7 @@ def _curve(curve: Curve, metrics: dict[str, ShownMetric]) -> dict[str, object]:
         "label": curve.label,
         "name": curve.name or curve.label,
         "workload": curve.workload,
+        "levels": filter_levels(curve),
         "axis": axis_title([curve]),
         "load": [point.load for point in points],
         "limit": [limit_text(point) if not point.reasons else "" for point in points],
@@ -84,6 +92,16 @@ def _curve(curve: Curve, metrics: dict[str, ShownMetric]) -> dict[str, object]:
         "knee": _ring(curve.knee),
         "values": values,
     }
+
+
+def filter_levels(curve: Curve) -> dict[str, str]:
+    """Return the levels by which readers filter storages, as text; the storage is one of them."""
+    levels = {
+        name: level_text(level)
+        for name, level in curve.levels.items()
+        if level is not None and name not in ("target", "workload")
+    }
+    return {"target": storage_of(curve), **levels}
 
 
 def _ring(knee: Knee | None) -> dict[str, object] | None:
@@ -126,6 +144,7 @@ def page_data(
     series_figures: Sequence[Mapping[str, object]],
     trials_folder: str,
     energy_metric: str | None = None,
+    answer: Mapping[str, object] | None = None,
 ) -> str:
     """Return JSON for a `<script type="application/json">` element; `<` is escaped, so no value
     can close the element."""
@@ -144,6 +163,7 @@ def page_data(
         "series_figures": series_figures,
         "trials_folder": trials_folder,
         "energy_metric": energy_metric,
+        "answer": answer,
     }
     return json.dumps(data, separators=(",", ":"), default=str, allow_nan=False).replace(
         "<", "\\u003c"

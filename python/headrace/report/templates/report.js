@@ -86,13 +86,13 @@
     }));
   }
 
-  function drawCurves(element, metric) {
+  function drawCurves(element, metric, chosen = seats) {
     const plot = plots[element];
     const shown = page.metrics[metric];
     let top = 0;
     const knees = { load: [], value: [], colour: [] };
     const greys = { load: [], noun: [], value: [], label: [], text: [], reasons: [], trials: [] };
-    const drawn = seats.map((curveIndex) => {
+    const drawn = chosen.map((curveIndex) => {
       const curve = curveIndex === null ? null : page.curves[curveIndex];
       const data = columns(curve, curve?.values[metric] ?? []);
       if (curve) distrusted(curve, curve.values[metric] ?? [], greys);
@@ -144,8 +144,23 @@
     }
     for (const element of ["legend-curves", "legend-energy"]) legend(element, seats.flatMap((curve, at) => (curve === null ? [] : [[at, page.curves[curve].name]])));
     const only = document.querySelector("input.only")?.checked ?? false;
-    for (const body of document.querySelectorAll("tbody[data-of]")) body.hidden = only && seat(Number(body.dataset.of)) < 0;
+    for (const body of document.querySelectorAll("tbody[data-of]")) {
+      const curve = Number(body.dataset.of);
+      body.hidden = (only && seat(curve) < 0) || !filter.shows(curve);
+    }
+    for (const row of document.querySelectorAll("tr[data-row]")) row.toggleAttribute("data-filtered", !filter.shows(Number(row.dataset.row)));
+    tools.shorten();
   }
+
+  // The curve of the recommendation stays as it is, whatever is picked below.
+  if (plots["figure-answer"]) {
+    const { curves, metric } = page.answer;
+    drawCurves("figure-answer", metric, [...curves, ...new Array(colours.length - curves.length).fill(null)]);
+    legend("legend-answer", curves.map((curve, at) => [at, page.curves[curve].name]));
+  }
+
+  const tools = headraceTools();
+  const filter = tools.filter(page.curves, drawAll);
 
   // The curves of one workload at a time: rates of different workloads do not compare.
   function chooseWorkload() {

@@ -1,0 +1,131 @@
+"""The first screen: one recommendation with its reason and its doubt, and as text for a ticket."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace
+from headrace.analysis.find import find
+from headrace.analysis.findings import Estimate, Findings
+from headrace.analysis.read import read
+from headrace.cli.report import report as command
+from headrace.report.answers import rate_figure
+from headrace.report.first_screen import filters_of
+from headrace.report.recommendation import Recommendation, recommendation
+from headrace.report.select import shown_curves
+from headrace.report.ticket import ticket_text
+from synthetic_records import Truth, plan_of, write_results
+
+ONE: list[dict[str, Any]] = [
+    {"target": "disk", "workload": "higgs", "slots": slots} for slots in (1, 2, 4, 8)
+]
+TWO = [{**cell, "filesystem": name} for cell in ONE for name in ("ext4", "xfs")]
+
+
+def found(
+    folder: Path, cells: list[dict[str, Any]], repeats: int = 4, **more: Any
+) -> tuple[Findings, Recommendation]:
+    broken = more.pop("broken", None)
+    truth = Truth(trial_sigma=0.01, **more)
+    results = write_results(
+        folder / "r", plan_of(cells, repeats), truth, broken=broken, series=False
+    )
+    findings = find(read(results))
+    said = recommendation(findings)
+    assert said is not None
+    return findings, said
+
+
+def test_a_storage_without_choices_gets_a_number_of_slots(tmp_path: Path) -> None:
+    # 25 MB/s a job from 100 MB/s: four slots are fed, eight are not.
+    _, said = found(tmp_path, ONE)
+    assert said.action == "Run 4 slots of higgs on disk, no more."
+    assert "k events/s" in said.reason and "at its full bandwidth" in said.reason
+    assert said.doubts == ()
+    assert said.interfered.startswith("Nothing")
+    assert said.measure_next == ("Numbers of slots between 4 and 8.",)
+
+
+def test_a_choice_is_named_with_what_the_wrong_one_costs(tmp_path: Path) -> None:
+    _, said = found(tmp_path, TWO, effects={"filesystem": {"xfs": 0.3}})
+    assert said.action.startswith("Take disk with filesystem xfs, and run 4 slots of higgs")
+    assert "ext4 instead of xfs costs" in said.reason
+    assert said.curve.levels["filesystem"] == "xfs"
+    assert said.doubts == ()
+
+
+def test_no_difference_is_a_doubt(tmp_path: Path) -> None:
+    _, said = found(tmp_path, TWO)
+    assert "No difference is seen to 1 of 1 other combinations" in " ".join(said.doubts)
+    assert any("More repeats" in text for text in said.measure_next)
+    assert "costs" not in said.reason
+
+
+def test_single_trials_simulations_and_losses_are_doubts(tmp_path: Path) -> None:
+    _, said = found(
+        tmp_path, TWO, repeats=1, engine="simulate", provenance="simulated", broken={0: "invalid"}
+    )
+    doubts = " ".join(said.doubts)
+    assert "No real job ran" in doubts and "One trial of each" in doubts
+    assert said.interfered == "1 trial left out (1 invalid)."
+    assert any("--retry-invalid" in text for text in said.measure_next)
+    assert any("three times" in text for text in said.measure_next)
+
+
+def test_more_slots_are_wanted_when_the_most_are_still_fed(tmp_path: Path) -> None:
+    _, said = found(tmp_path, ONE[:2])
+    assert said.action == "Run 2 slots of higgs on disk; more were not tried."
+    assert said.measure_next[0] == "More slots: 2 are still fed. Try 4 and 8 slots."
+
+
+def test_the_text_for_a_ticket_fits_and_says_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    findings, said = found(tmp_path, TWO)
+    text = ticket_text(replace(findings, title="Which filesystem?"))
+    assert text.startswith("Which filesystem?\n\n" + said.action[:40])
+    assert max(map(len, text.splitlines())) <= 76
+    for part in ("Why: ", "Doubt: ", "What interfered: ", "Measure next: ", "Headrace "):
+        assert f"\n{part}" in text
+    assert "\u202f" not in text and "   8 " in text
+    command(tmp_path / "r", text=True)
+    assert capsys.readouterr().out == ticket_text(findings)
+    assert not (tmp_path / "r" / "report.html").exists()
+
+
+def test_nothing_valid_recommends_nothing(tmp_path: Path) -> None:
+    results = write_results(
+        tmp_path / "r", plan_of(ONE[:1], 2), Truth(), broken={0: "failed", 1: "invalid"}
+    )
+    findings, _ = headrace.report(results, formats=("html",))
+    assert recommendation(findings) is None
+    assert "No trial can be trusted" in ticket_text(findings)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(2_512_000.0, "2.51 M events/s"), (24_548.0, "24.5 k events/s"), (612.0, "612 events/s")],
+)
+def test_rates_are_in_words_of_the_field(value: float, said: str) -> None:
+    figure = rate_figure("events_per_s", Estimate(value, None, None, 1, "one trial", ()))
+    assert f"{figure.text} {figure.unit}" == said
+
+
+def test_filters_are_the_factors_that_vary(tmp_path: Path) -> None:
+    cells = [
+        {**cell, "target": target, "scheduler": "bfq", "read_ahead": ahead}
+        for cell in TWO[:4]
+        for target in ("disk", "ssd")
+        for ahead in ("128 KiB", "1 MiB")
+    ]
+    findings, _ = found(tmp_path, cells, repeats=2)
+    filters = filters_of(shown_curves(findings))
+    assert {each.title: set(each.levels) for each in filters} == {
+        "Storage": {"disk", "ssd"},
+        "Filesystem": {"ext4", "xfs"},
+        "Read-ahead": {"128 KiB", "1 MiB"},
+    }
