@@ -254,3 +254,33 @@ def test_a_process_of_another_user() -> None:
             line.startswith("not readable") and missing in line
             for line in ended.stdout.splitlines()
         )
+
+
+_BESIDE_AN_OWN_JOB = """
+import os, subprocess, sys
+import headrace.cli._watch_show, headrace.watching.finders.pid, headrace.watching.as_json
+from headrace.cli.watch import watch
+os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
+with subprocess.Popen(["sleep", "600"]) as own:
+    watch(pid=[sys.argv[1], str(own.pid)], once=True, interval="0.5 s", as_json=True)
+    own.kill()
+"""
+
+
+@needs_root
+def test_only_the_job_of_another_user_lacks_something() -> None:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        try:
+            ended = subprocess.run(
+                [sys.executable, "-c", _BESIDE_AN_OWN_JOB, str(process.pid)],
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=True,
+            )
+        finally:
+            process.kill()
+    jobs = json.loads(ended.stdout)["jobs"]
+    lacks = {job["key"].partition(".")[0]: len(job["lacks"]) for job in jobs}
+    assert lacks.pop(str(process.pid)) == 2
+    assert list(lacks.values()) == [0]

@@ -145,7 +145,7 @@ def test_metrics_for_prometheus(sleeper: subprocess.Popen[bytes], tmp_path: Path
 def test_the_dashboard_asks_for_metrics_that_are_served(sleeper: subprocess.Popen[bytes]) -> None:
     file = ROOT / "examples" / "grafana" / "headrace-watch.json"
     dashboard = Dashboard.from_json(json.loads(file.read_text()))
-    assert len(dashboard.panels or []) == 11
+    assert len(dashboard.panels or []) == 14
     metrics = WatchMetrics()
     with Watcher(PidFinder([str(sleeper.pid)])) as watcher:
         metrics.add(watcher.watch(0.1))

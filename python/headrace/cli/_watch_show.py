@@ -46,11 +46,11 @@ class Show:
         self._print(self._lines(sample))
 
     def _lines(self, sample: NodeSample) -> list[str]:
-        from headrace.watching.view import clients, footnotes, heading, table
+        from headrace.watching.view import clients, footnotes, foreign, heading, table
 
         recent = self._recent.add(sample.jobs)
         rows = [(job, recent[job.key]) for job in sample.jobs]
-        notes = [*clients(sample), *footnotes(sample.jobs, sample.notes)]
+        notes = [*clients(sample), *foreign(sample), *footnotes(sample.jobs, sample.notes)]
         size = shutil.get_terminal_size()
         most = max(1, size.lines - len(notes) - 4) if self._live else len(rows)
         return [heading(sample, sample.jobs), *table(rows, most), *notes, ""]

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from headrace.watching.clients import ClientSample
 from headrace.watching.job import JobSample, Used
+from headrace.watching.own_groups import GroupUse
 from headrace.watching.watcher import NodeSample
 
 
@@ -21,6 +22,7 @@ def line(sample: NodeSample) -> str:
             "interval_s": round(sample.interval_s, 6),
             "cost_cpu_s": round(sample.cost_s, 6),
             "foreign_cpus": sample.foreign_cpus,
+            "foreign_io": {disk: moved._asdict() for disk, moved in sample.foreign_io.items()},
             "notes": sample.notes,
             "jobs": [_job(job) for job in sample.by_loss],
             "clients": [_client(client) for client in sample.clients],
@@ -49,6 +51,16 @@ def _job(job: JobSample) -> dict[str, object]:
         "lacks": job.lacks,
         "interval": _used(job.last),
         "total": _used(job.total),
+        "group": None
+        if job.group_last is None or job.group_total is None
+        else {"interval": _group(job.group_last), "total": _group(job.group_total)},
+    }
+
+
+def _group(use: GroupUse) -> dict[str, object]:
+    return {
+        "io": {device: moved._asdict() for device, moved in use.io.items()},
+        "pressure": {resource: stall._asdict() for resource, stall in use.stalls.items()},
     }
 
 

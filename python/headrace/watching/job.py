@@ -15,6 +15,7 @@ from headrace.system.taskstats import TaskDelays, TaskstatsSocket
 from headrace.watching.finders import FoundJob
 from headrace.watching.group_memory import GroupMemory
 from headrace.watching.ledger import JobLedger, Spent, State, StorageWait, WaitEstimate
+from headrace.watching.own_groups import GroupUse, OwnGroups, processes_of
 from headrace.watching.process import Moved, ProcessCounters, ProcessReading, start_ticks
 
 
@@ -102,6 +103,10 @@ class JobSample:
     """Where its numbers come from."""
     lacks: tuple[str, ...]
     """What could not be read, for people."""
+    group_last: GroupUse | None = None
+    """What its own control groups counted since the look before; None without such groups."""
+    group_total: GroupUse | None = None
+    """The same since it was first seen."""
 
 
 class JobMeter:
@@ -128,7 +133,10 @@ class JobMeter:
         """Whether the kernel counts block I/O waits of this job."""
         self._believed = True
         self._total = Used()
-        self._denied = False
+        self.denied = False
+        """Whether system calls of its threads may not be read; the watcher sets it."""
+        self._groups = OwnGroups()
+        self._group_total: GroupUse | None = None
         self._memory = GroupMemory()
         self._refaults_seen = False
 
@@ -167,12 +175,11 @@ class JobMeter:
 
     # -- looks --
 
-    def look(self, now_ns: int, ended: list[TaskDelays], denied: bool) -> JobSample:
+    def look(self, now_ns: int, ended: list[TaskDelays]) -> JobSample:
         """Return what the job used since the last look.
 
         `ended`: threads of its vanished processes, as the kernel reported them.
         """
-        self._denied = denied
         self._follow()
         first = not self._began_ns
         before = self._readings
@@ -187,6 +194,9 @@ class JobMeter:
         last.spent.wall_ns = now_ns - self._last_ns
         last.moved = self._bytes(before, now, first)
         refaults = self._memory.refault_bytes(now.keys())
+        group = self._groups.use(now.keys())
+        if group is not None:
+            self._group_total = (self._group_total or GroupUse()) + group
         if not first:
             self._add_times(last, before, now, ended)
             if refaults is not None:
@@ -208,6 +218,8 @@ class JobMeter:
             began_s=self._began_ns / 1e9,
             sources=self._sources(),
             lacks=self._lacks(),
+            group_last=group,
+            group_total=self._group_total,
         )
 
     def _read(self) -> dict[int, ProcessReading]:
@@ -338,11 +350,13 @@ class JobMeter:
             found.append("bytes: /proc/PID/io")
         if self._refaults_seen:
             found.append("memory: refaults of the control group")
+        if self._group_total is not None:
+            found.append("control group: " + ", ".join(self._group_total.sources))
         return tuple(found)
 
     def _lacks(self) -> tuple[str, ...]:
         found: list[str] = []
-        if self._denied:
+        if self.denied:
             found.append("devices and mounts of waits (/proc/PID/syscall): owner or root only")
         if any(not reading.io_readable for reading in self._readings.values()):
             found.append("bytes (/proc/PID/io): owner or root only")
@@ -354,16 +368,7 @@ class JobMeter:
             counters.close()
         self.processes.clear()
         self._memory.close()
-
-
-def processes_of(group: os.PathLike[str]) -> list[int]:
-    """Return the processes of a control group and of those below it; empty when it is gone."""
-    found: list[int] = []
-    for folder, _, files in os.walk(group):
-        if "cgroup.procs" in files:
-            with contextlib.suppress(OSError), open(f"{folder}/cgroup.procs", "rb") as file:  # noqa: PTH123
-                found.extend(int(line) for line in file.read().split())
-    return found
+        self._groups.close()
 
 
 def _boot_offset_ns() -> int:

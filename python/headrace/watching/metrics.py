@@ -12,7 +12,9 @@ from prometheus_client.registry import Collector
 from typing_extensions import override
 
 from headrace.watching.client_metrics import client_metrics
+from headrace.watching.group_metrics import foreign_metric, group_metrics, labels
 from headrace.watching.ledger import JobLedger, StorageWait
+from headrace.watching.own_groups import MovedBytes
 from headrace.watching.watcher import NodeSample
 
 
@@ -39,6 +41,7 @@ class WatchMetrics(Collector):
         self._sample: NodeSample | None = None
         self._sums: dict[str, _Sums] = {}
         self._cost_s = 0.0
+        self._foreign: dict[str, MovedBytes] = {}
 
     def add(self, sample: NodeSample) -> None:
         """Take a look."""
@@ -49,6 +52,10 @@ class WatchMetrics(Collector):
                 mine.add(job.last.ledger)
             self._sums, self._sample = sums, sample
             self._cost_s += sample.cost_s
+            for disk, moved in sample.foreign_io.items():
+                had = self._foreign.get(disk, MovedBytes())
+                now = MovedBytes(had.read + moved.read, had.written + moved.written)
+                self._foreign[disk] = now
 
     @override
     def collect(self) -> Iterable[Metric]:
@@ -77,21 +84,23 @@ class WatchMetrics(Collector):
         processes = GaugeMetricFamily(
             "headrace_watch_processes", "Processes of a job", labels=["watched"]
         )
+        names = labels(() if sample is None else sample.jobs)
         for job in () if sample is None else sample.jobs:
+            name = names[job.key]
             sums, bytes_moved = self._sums[job.key], job.total.moved
             for part, spent_s in sums.parts_s.items():
-                seconds.add_metric([job.name, part], spent_s)
+                seconds.add_metric([name, part], spent_s)
             for wait, spent_s in sums.waits_s.items():
-                waits.add_metric([job.name, *wait], spent_s)
-            cpu.add_metric([job.name], job.total.cpu_s)
+                waits.add_metric([name, *wait], spent_s)
+            cpu.add_metric([name], job.total.cpu_s)
             for boundary, number in (
                 ("requested", bytes_moved.read + bytes_moved.written),
                 ("served", bytes_moved.served),
                 ("storage_read", bytes_moved.storage_read),
                 ("storage_written", bytes_moved.storage_written),
             ):
-                moved.add_metric([job.name, boundary], number)
-            processes.add_metric([job.name], job.processes)
+                moved.add_metric([name, boundary], number)
+            processes.add_metric([name], job.processes)
         cost = CounterMetricFamily(
             "headrace_watch_cost_cpu_seconds", "CPU time of the watch itself", self._cost_s
         )
@@ -101,4 +110,6 @@ class WatchMetrics(Collector):
         if sample is not None and sample.foreign_cpus is not None:
             foreign.add_metric([], sample.foreign_cpus)
         clients = client_metrics(() if sample is None else sample.clients)
-        return [seconds, waits, cpu, moved, processes, *clients, foreign, cost]
+        groups = group_metrics(names, () if sample is None else sample.jobs)
+        others = foreign_metric(self._foreign)
+        return [seconds, waits, cpu, moved, processes, *groups, *clients, foreign, others, cost]

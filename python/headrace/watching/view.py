@@ -13,6 +13,8 @@ from headrace.watching.watcher import NodeSample
 _RECENT_S = 10.0
 _NAME = 22
 _WIDTH = 80
+_FOREIGN_BYTES_PER_S = 100e3
+"""Less is what any node does all the time."""
 _PARTS = ("on_cpu", "wait_cpu", "wait_block", "wait_network", "wait_memory", "other")
 _HEADING = (
     f"{'job':<{_NAME}} {'on CPU':>6}{'no CPU':>7}{'block':>6}{'netw.':>6}{'mem.':>6}{'other':>6}"
@@ -101,6 +103,18 @@ def clients(sample: NodeSample) -> list[str]:
             mount = client.mount if len(client.mount) <= _NAME else f"…{client.mount[1 - _NAME :]}"
             lines.append(f"{client.kind} {mount}: {', '.join(did)}"[:_WIDTH])
     return lines
+
+
+def foreign(sample: NodeSample) -> list[str]:
+    """Return a line on the disks that other programs used in the interval, if any."""
+    seconds = sample.interval_s or 1.0
+    used = sorted(sample.foreign_io.items(), key=lambda each: -sum(each[1]))
+    told = [
+        f"{disk} read {_rate(moved.read / seconds)} written {_rate(moved.written / seconds)}"
+        for disk, moved in used[:2]
+        if sum(moved) / seconds >= _FOREIGN_BYTES_PER_S
+    ]
+    return [f"others: {', '.join(told)}"[:_WIDTH]] if told else []
 
 
 def _operations(name: str, done: Operations, interval_s: float) -> str:

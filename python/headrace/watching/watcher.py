@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.system.accounting import NS_PER_TICK, CounterFile, delay_accounting
@@ -17,7 +17,9 @@ from headrace.system.taskstats import TaskDelays, TaskstatsSocket, listening_soc
 from headrace.system.waiting import remaining
 from headrace.watching.clients import ClientSample, StorageClients
 from headrace.watching.finders import Finder
+from headrace.watching.foreign_io import ForeignIo
 from headrace.watching.job import JobMeter, JobSample
+from headrace.watching.own_groups import MovedBytes
 from headrace.watching.places import Places
 from headrace.watching.states import RUNNING, StateReader
 
@@ -41,6 +43,8 @@ class NodeSample:
     notes: tuple[str, ...] = field(default=())
     clients: tuple[ClientSample, ...] = field(default=())
     """Clients of network storage, of all programs of the node."""
+    foreign_io: Mapping[str, MovedBytes] = field(default_factory=dict[str, MovedBytes])
+    """Bytes of other programs by disk, in the interval."""
 
     @property
     def by_loss(self) -> list[JobSample]:
@@ -64,6 +68,7 @@ class Watcher:
         self._taskstats: TaskstatsSocket | None = None
         self._states = StateReader(Places())
         self._clients = StorageClients()
+        self._foreign_io = ForeignIo()
         self._owed = 0.0
         self._last_s = 0.0
         self._cpu_s = 0.0
@@ -89,6 +94,7 @@ class Watcher:
         for job in self._jobs.values():
             job.close()
         self._jobs.clear()
+        self._foreign_io.close()
         if self._taskstats is not None:
             self._taskstats.close()
             self._taskstats = None
@@ -132,7 +138,9 @@ class Watcher:
             if counters is None:
                 continue
             with contextlib.suppress(OSError, ValueError, IndexError):
+                self._states.denied = False
                 state = self._states.read(pid, counters.threads, thread)
+                job.denied |= self._states.denied
                 if state is RUNNING:
                     job.running_samples += 1
                 else:
@@ -150,7 +158,7 @@ class Watcher:
         samples: list[JobSample] = []
         for key, job in [*self._jobs.items()]:
             job.delays = delays
-            sample = job.look(time.monotonic_ns(), of_jobs.get(key, []), self._states.denied)
+            sample = job.look(time.monotonic_ns(), of_jobs.get(key, []))
             samples.append(sample)
             if sample.ended:
                 job.close()
@@ -172,7 +180,10 @@ class Watcher:
         notes = () if complete else ("the kernel dropped reports of ended processes",)
         cost_s = cpu_s - before_cpu_s
         foreign = self._foreign(samples, cost_s)
-        return NodeSample(now_s, interval_s, tuple(samples), cost_s, foreign, notes, clients)
+        foreign_io = self._foreign_io.look(samples)
+        return NodeSample(
+            now_s, interval_s, tuple(samples), cost_s, foreign, notes, clients, foreign_io
+        )
 
     def _foreign(self, samples: Sequence[JobSample], cost_s: float) -> float | None:
         """Return the CPUs used by what is not watched since the last look."""
