@@ -75,13 +75,15 @@ def _of_job(job: JobSample) -> dict[str, MovedBytes]:
     """
     if job.group_last is not None and job.group_last.io:
         return dict(job.group_last.io)
+    moved = job.last.moved
+    if not moved.storage_read and not moved.storage_written:
+        return {}
     waits = {
         wait.place: spent
         for wait, spent in job.total.ledger.waits_s.items()
         if wait.kind == "block" and wait.place
     }
     whole = sum(waits.values())
-    moved = job.last.moved
     return {
         place: MovedBytes(
             int(moved.storage_read * spent / whole), int(moved.storage_written * spent / whole)
