@@ -8,11 +8,15 @@ import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 import httpx
 
+from chromium import Chromium
 from workspace import HEADRACE
+
+PHONE, DESK = 390, 1280
 
 
 @dataclass
@@ -63,3 +67,16 @@ def serving(folder: Path, *options: object, cwd: Path | None = None) -> Generato
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()
+
+
+def violations(tab: Chromium) -> list[str]:
+    """What axe finds at the page as it is now, for WCAG 2.1 A and AA."""
+    package = find_spec("axe_core_python")
+    assert package is not None and package.origin is not None
+    script = (Path(package.origin).parent / "axe.min.js").read_text()
+    tab.evaluate(f"(() => {{ {script}; }})(); 0")
+    return tab.evaluate(
+        "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']}).then((found) =>"
+        " found.violations.map((v) => v.id + ': ' + v.nodes.map((n) => n.html).join(' ')"
+        ".slice(0, 300)))"
+    )

@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from chromium import Chromium
-from served_pages import Served, serving
+from served_pages import DESK, PHONE, Served, serving, violations
 from synthetic_records import Truth, plan_of, write_results
 
-PHONE, DESK = 390, 1280
 CELLS = [
     {"target": target, "workload": "higgs", "slots": slots}
     for target in ("disk", "ssd")
@@ -47,19 +45,6 @@ def served(tmp_path_factory: pytest.TempPathFactory, browser: Chromium) -> Itera
     with serving(make_folder(tmp_path_factory.mktemp("served"))) as server:
         browser.open(server.link, DESK)
         yield server
-
-
-def violations(tab: Chromium) -> list[str]:
-    """What axe finds at the page as it is now, for WCAG 2.1 A and AA."""
-    package = find_spec("axe_core_python")
-    assert package is not None and package.origin is not None
-    script = (Path(package.origin).parent / "axe.min.js").read_text()
-    tab.evaluate(f"(() => {{ {script}; }})(); 0")
-    return tab.evaluate(
-        "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']}).then((found) =>"
-        " found.violations.map((v) => v.id + ': ' + v.nodes.map((n) => n.html).join(' ')"
-        ".slice(0, 300)))"
-    )
 
 
 def dark(tab: Chromium, on: bool) -> None:

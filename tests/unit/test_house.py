@@ -108,7 +108,10 @@ ALLOWED: dict[str, set[str]] = {
     | {"study", "plan", "records", "metrics", "engine", "analysis", "decision", "whatif", "report"}
     | {"calibration"},
     # Results and what-if in the browser.
-    "serving": BASE | {"analysis", "metrics", "records", "report"},
+    "serving": BASE
+    | PLUGINS
+    | {"analysis", "decision", "engine", "metrics", "plan", "records", "report", "study"}
+    | {"watching"},
     "cli": BASE
     | PLUGINS
     | CAPTURED

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headrace.errors import RefusedError
 from headrace.serving.listening import Listening
 
 FORM_AT_MOST = 100_000
@@ -91,6 +92,19 @@ class Visitors:
             secure=self.listening.certificate is not None,
         )  # fmt: skip
         return answer
+
+    async def checked_form(self, request: Request) -> Form:
+        """Return the fields of a form of this server's own pages.
+
+        Raises RefusedError for any other (CSRF): it must not change anything.
+        """
+        form = await form_of(request)
+        if self.same_origin(request) and _same(form.get("form_token", ""), self.form_token):
+            return form
+        raise RefusedError(
+            "The form is not of this server's pages, or of one that was started anew since.",
+            hint="Go back, load the page again, and send it once more.",
+        )
 
     def host_is_known(self, request: Request) -> bool:
         """Return whether the Host header is a name of this server, with its port."""

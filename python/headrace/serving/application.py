@@ -18,19 +18,28 @@ from headrace.serving import pages
 from headrace.serving.access import Doorkeeper, Visitors, form_of
 from headrace.serving.live import Live
 from headrace.serving.results_pages import ResultsPages
+from headrace.serving.run_pages import RunPages
+from headrace.serving.watch_pages import WatchPages
+from headrace.serving.what_if_pages import WhatIfPages
+from headrace.serving.worker import WhatIfWorker
 
 _DAY_S = 86400
 
 
-def make_application(root: Path, access: Visitors, live: Live) -> Starlette:
+def make_application(root: Path, access: Visitors, live: Live, worker: WhatIfWorker) -> Starlette:
     """Return the application over a folder."""
     results = ResultsPages(root, live)
+    what_if = WhatIfPages(root, access, live, worker)
+    runs = RunPages(root, access, live)
     login = _Login(access)
     return Starlette(
         routes=[
             Route("/login", login.show, methods=["GET"]),
             Route("/login", login.check, methods=["POST"]),
             Route("/assets/{name}", _asset),
+            *what_if.routes(),
+            *runs.routes(),
+            *WatchPages(live).routes(),
             *results.routes(),
         ],
         middleware=[Middleware(Doorkeeper, access=access, refuse=pages.message)],

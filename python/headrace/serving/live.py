@@ -35,13 +35,30 @@ class Live:
     def __init__(self) -> None:
         self.stopped = False
 
-    def stream(self, look: Callable[[], Look], interval_s: float) -> StreamingResponse:
-        """Answer with what `look` returns, each time that it has changed; it runs in a thread."""
+    def stream(
+        self,
+        look: Callable[[], Look],
+        interval_s: float,
+        gone: Callable[[], None] = lambda: None,
+    ) -> StreamingResponse:
+        """Answer with what `look` returns, each time that it has changed; it runs in a thread.
+
+        `gone` is called when nobody reads the stream any more.
+        """
         return StreamingResponse(
-            self._events(look, interval_s),
+            self._until_gone(self._events(look, interval_s), gone),
             media_type="text/event-stream",
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
+
+    async def _until_gone(
+        self, events: AsyncGenerator[str], gone: Callable[[], None]
+    ) -> AsyncGenerator[str]:
+        try:
+            async for event in events:
+                yield event
+        finally:
+            gone()
 
     async def _events(self, look: Callable[[], Look], interval_s: float) -> AsyncGenerator[str]:
         sent, silent = "", 0

@@ -21,7 +21,12 @@ from headrace.serving.access import POLICY
 from headrace.serving.folders import HERE
 from headrace.units import format_bytes, format_seconds
 
-NAVIGATION = (("/", "Results"),)
+NAVIGATION = (
+    ("/", "Results"),
+    ("/what-if", "What if"),
+    ("/studies", "Studies"),
+    ("/watch", "Watch"),
+)
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 

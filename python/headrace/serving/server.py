@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import uvicorn
 from typing_extensions import override
@@ -13,6 +13,7 @@ from headrace.serving.access import Visitors
 from headrace.serving.application import make_application
 from headrace.serving.listening import ServeOptions, listen
 from headrace.serving.live import Live
+from headrace.serving.worker import WhatIfWorker
 
 _END_S = 3
 """Time for answers in progress when the server is stopped."""
@@ -26,10 +27,10 @@ def serve_results(
     Raises UsageError or RefusedError before anything starts.
     """
     listening = listen(options)
-    live = Live()
-    with listening.socket:
+    live, worker = Live(), WhatIfWorker()
+    with listening.socket, closing(worker):
         access = Visitors(listening)
-        application = make_application(options.folder, access, live)
+        application = make_application(options.folder, access, live, worker)
         server = _Server(
             uvicorn.Config(
                 application, log_config=None, access_log=False, lifespan="off",
@@ -38,6 +39,8 @@ def serve_results(
             ),
             live, stop,
         )  # fmt: skip
+        # Its imports are done by the time that somebody asks.
+        worker.start()
         tell(access.link)
         server.run(sockets=[listening.socket])
 

@@ -1,0 +1,131 @@
+"""Studies that are started from the browser: each a `headrace run` or `simulate` of its own.
+
+A run goes on when the server ends: hours of measuring must not hang on it. It is stopped by its
+process id, as Ctrl-C would stop it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.errors import UsageError
+from headrace.serving.folders import inside
+
+COMMANDS = {"run": "with real jobs", "simulate": "in virtual time"}
+STUDIES_AT_MOST = 200
+_HEAD = 8192
+"""Bytes of a file in which `headrace = 1` is looked for."""
+_LOG_AT_MOST = 4000
+
+
+@dataclass(frozen=True)
+class StartedRun:
+    """A run that this server started."""
+
+    number: int
+    study: str
+    command: str
+    results: str
+    """Name of its results folder, which is there once the run has begun."""
+    log: Path
+    process: subprocess.Popen[bytes] = field(repr=False)
+
+    @property
+    def state(self) -> str:
+        """Running, finished, or how it ended."""
+        code = self.process.poll()
+        if code is None:
+            return "running"
+        ends = {0: "finished", 5: "finished, with trials that are not valid", 143: "stopped"}
+        return ends.get(code, f"ended with exit code {code}")
+
+    @property
+    def said(self) -> str:
+        """The last lines that it printed."""
+        try:
+            return self.log.read_text(encoding="utf-8", errors="replace")[-_LOG_AT_MOST:].strip()
+        except OSError:
+            return ""
+
+
+class Runs:
+    """The runs of one server, by their numbers."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self.started: dict[int, StartedRun] = {}
+
+    def start(self, study: str, command: str) -> StartedRun:
+        """Start a study below the folder; its records go into a new folder there.
+
+        Raises UsageError for a file or command that is not offered.
+        """
+        if command not in COMMANDS:
+            raise UsageError(f"{command}: allowed: {', '.join(COMMANDS)}")
+        file = inside(self._root, study)
+        if not is_study(file):
+            raise UsageError(f"{study} is no study file below this folder, or not any more")
+        with self._lock:
+            name = self._new_name(file.stem)
+            log = self._root / f"{name}.log"
+            with log.open("xb") as output:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "headrace", command, str(file), "--results",
+                     str(self._root / name)],
+                    cwd=self._root, stdin=subprocess.DEVNULL, stdout=output,
+                    stderr=subprocess.STDOUT, start_new_session=True,
+                    env={**os.environ, "COLUMNS": "100"},
+                )  # fmt: skip
+            run = StartedRun(next(self._numbers), study, command, name, log, process)
+            self.started[run.number] = run
+            return run
+
+    def stop(self, number: int) -> StartedRun:
+        """Ask a run to end; it puts everything back. Raises UsageError for one that is not here."""
+        run = self.started.get(number)
+        if run is None:
+            raise UsageError(
+                f"run {number} was not started by this server",
+                hint="a run of another server or terminal is stopped there, or with kill",
+            )
+        if run.process.poll() is None:
+            run.process.send_signal(signal.SIGTERM)
+        return run
+
+    def _new_name(self, stem: str) -> str:
+        now = datetime.datetime.now(datetime.UTC)
+        first = f"{stem}-{now:%Y%m%d-%H%M%S}"
+        for name in itertools.chain([first], (f"{first}-{n}" for n in itertools.count(2))):
+            if not (self._root / name).exists() and not (self._root / f"{name}.log").exists():
+                return name
+        raise AssertionError("the numbers do not end")
+
+
+def is_study(file: Path) -> bool:
+    """Return whether a file begins as a study file does."""
+    try:
+        with file.open("rb") as opened:
+            return b"headrace = " in opened.read(_HEAD) and file.suffix == ".toml"
+    except OSError:
+        return False
+
+
+def study_files(root: Path) -> Iterator[str]:
+    """Yield the study files below a folder, without the copies in results folders."""
+    found = (
+        file
+        for file in sorted(root.glob("**/*.toml"))
+        if not (file.parent / "results.json").exists() and is_study(file)
+    )
+    return (str(file.relative_to(root)) for file in itertools.islice(found, STUDIES_AT_MOST))

@@ -1,0 +1,212 @@
+"""The what-if page: a job on other storage, simulated while it is looked at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from headrace.catalog import names
+from headrace.decision.candidates import ASSUMED_MODEL_ERROR
+from headrace.errors import RefusedError, UsageError, as_word
+from headrace.offers import catalog_price
+from headrace.serving import pages
+from headrace.serving.access import Visitors
+from headrace.serving.curves import WhatIfCurve, short
+from headrace.serving.folders import named_folder, results_folders
+from headrace.serving.live import Live, Look
+from headrace.serving.simulating import SimulatedPoint
+from headrace.serving.what_if_study import (
+    BUILT_IN_TITLES,
+    FILESYSTEMS,
+    LINKS,
+    RAID,
+    WHERE,
+    Question,
+    question_of,
+    recorded_profiles,
+    study_of,
+    workloads_of_results,
+)
+from headrace.serving.worker import WhatIfRun, WhatIfWorker
+
+_LOOK_S = 0.1
+_STUDIES_AT_MOST = 50
+_NAME = re.compile(r"[\w-][\w.-]{0,79}", re.ASCII)
+BAND_TEXT = (
+    f"The band is ± {ASSUMED_MODEL_ERROR:.0%}: what `headrace decide` assumes of the model where "
+    "nothing was compared. The comparisons of whole jobs in docs/accuracy.md err less; saved and "
+    "run for real, `headrace compare --model` tells the error here."
+)
+
+
+class WhatIfPages:
+    """One process simulates; questions are answered one after the other."""
+
+    def __init__(self, root: Path, access: Visitors, live: Live, worker: WhatIfWorker) -> None:
+        self._root, self._access, self._live, self._worker = root, access, live, worker
+
+    def routes(self) -> list[Route]:
+        """Return the addresses of these pages."""
+        return [
+            Route("/what-if", self.show),
+            Route("/events/what-if", self.events),
+            Route("/what-if/save", self.save, methods=["POST"]),
+        ]
+
+    def show(self, request: Request) -> Response:
+        """Show the form, and the place of the answer once something was asked."""
+        asked = "ask" in request.query_params
+        question = question_of(request.query_params)
+        return pages.page(
+            request, "what_if.html.j2", "What if", question=question, asked=asked,
+            study=study_of(question, self._root).text if asked else "",
+            query=urlencode(question.fields()), form_token=self._access.form_token,
+            job_groups=self._jobs(), drives=_same(names("drives")), raids=_same(RAID),
+            filesystems=_same(FILESYSTEMS), wheres=list(WHERE.items()), networks=_same(LINKS),
+        )  # fmt: skip
+
+    def events(self, request: Request) -> Response:
+        """Send the curves, as their points come."""
+        question = question_of(request.query_params)
+        study = study_of(question, self._root)
+        measured, title = self._measured(question)
+        run = self._worker.ask(study.text, str(study.base))
+
+        def look() -> Look:
+            part = _answer(question, run, measured, title)
+            said = f"{len(run.points)} points are simulated." if run.ended else ""
+            return Look({"answer": part}, run.problem or said, run.ended)
+
+        return self._live.stream(look, _LOOK_S, run.stop)
+
+    async def save(self, request: Request) -> Response:
+        """Write the study file of a question into the folder; no file is overwritten."""
+        form = await self._access.checked_form(request)
+        question = question_of(form)
+        name = form.get("name", "").removesuffix(".toml")
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{name}: a name has letters, digits, `_`, `-` and `.` only")
+        file = self._root / f"{name}.toml"
+        try:
+            with file.open("x", encoding="utf-8") as written:
+                written.write(study_of(question, self._root).text)
+        except FileExistsError:
+            raise RefusedError(f"{file} exists", hint="Go back and give another name.") from None
+        return pages.page(
+            request, "saved.html.j2", "Saved", file=file, word=as_word(file),
+            query=urlencode({**question.fields(), "ask": "1"}),
+        )  # fmt: skip
+
+    def _jobs(self) -> list[tuple[str, list[tuple[str, str]]]]:
+        studies = [
+            (f"study/{workload}/{folder.name}", f"{workload} of {folder.title} ({folder.name})")
+            for folder in results_folders(self._root)[:_STUDIES_AT_MOST]
+            if not folder.damage
+            for workload in workloads_of_results(folder.path)
+        ]
+        recorded = [(f"file/{name}", name) for name in recorded_profiles(self._root)]
+        return [
+            ("Built in", [(f"builtin/{name}", text) for name, text in BUILT_IN_TITLES.items()]),
+            ("Of results", studies),
+            ("Recorded here", recorded),
+            ("Profiles of the catalog", [(f"catalog/{name}", name) for name in names("profiles")]),
+        ]
+
+    def _measured(self, question: Question) -> tuple[list[MeasuredPoint], str]:
+        """Return the valid measured points of the results that the job is of, and their title."""
+        kind, _, rest = question.job.partition("/")
+        workload, _, name = rest.partition("/")
+        if kind != "study":
+            return [], ""
+        folder = named_folder(self._root, name)
+        if folder.engine == "simulate":
+            return [], ""
+        return measured_points(folder.path, workload), folder.title
+
+
+MeasuredPoint = tuple[float, float | None, float | None, float | None]
+"""Slots of a node, events per second, efficiency, Wh per job."""
+
+
+def measured_points(results: Path, workload: str) -> list[MeasuredPoint]:
+    """Return the valid trials of a workload."""
+    from headrace.analysis.read import read
+
+    found: list[MeasuredPoint] = []
+    for row in read(results).trials.to_dict("records"):
+        if row["valid"] and row["workload"] == workload:
+            rate, efficiency, wh = (
+                row["metrics"].get(name)
+                for name in ("events_per_s", "efficiency", "energy_wh_per_job")
+            )
+            found.append((float(row["slots"]), rate, efficiency, wh))
+    return found
+
+
+def _same(values: Sequence[str]) -> list[tuple[str, str]]:
+    return [(value, value) for value in values]
+
+
+def _answer(question: Question, run: WhatIfRun, measured: list[MeasuredPoint], title: str) -> str:
+    good = [point for point in run.points if not point.problem]
+    price, price_title, price_text = _price(question)
+    crosses = [
+        [(each[0], value) for each in measured if (value := each[number]) is not None]
+        for number in (1, 2, 3)
+    ]
+    error = ASSUMED_MODEL_ERROR
+    curves = [
+        WhatIfCurve("Events per second", _of(good, "events_per_s"), crosses[0], error),
+        WhatIfCurve("Job efficiency", _of(good, "efficiency"), crosses[1], error, 1.0),
+        WhatIfCurve("Wh per job", _of(good, "wh_per_job"), crosses[2], error),
+    ]
+    if price is not None:
+        paid = [(x, price * 1000 / y) for x, y in _of(good, "events_per_s") if y]
+        curves.append(WhatIfCurve(price_title, paid, (), error))
+    return pages.fragment(
+        "what_if_part.html.j2", problem=run.problem, hint=run.hint,
+        curves=[curve for curve in curves if curve.points], measured=title if measured else "",
+        band_text=BAND_TEXT, price_text=price_text, price_title=price_title,
+        rows=[_row(point, price) for point in run.points],
+    )  # fmt: skip
+
+
+def _of(points: Sequence[SimulatedPoint], name: str) -> list[tuple[float, float]]:
+    return [
+        (float(point.slots), value)
+        for point in points
+        if (value := getattr(point, name)) is not None
+    ]
+
+
+def _row(point: SimulatedPoint, price: float | None) -> dict[str, object]:
+    rate = point.events_per_s
+    paid = price * 1000 / rate if price is not None and rate else None
+    return {
+        "slots": point.slots,
+        "rate": "–" if rate is None else f"{rate:,.0f}",
+        "efficiency": "–" if point.efficiency is None else f"{point.efficiency:.1%}",
+        "wh": "–" if point.wh_per_job is None else short(point.wh_per_job),
+        "price": "–" if paid is None else short(paid),
+        "problem": point.problem,
+    }
+
+
+def _price(question: Question) -> tuple[float | None, str, str]:
+    """Return the price of all drives, its heading, and where it comes from."""
+    found = catalog_price(question.drive)
+    if found is None:
+        return None, "Price of drives", f"The catalog has no price of {question.drive}."
+    each, count = float(str(found["price"])), question.drives_in_all
+    unit = f"{found['currency']}"
+    return (
+        each * count,
+        f"{unit} of drives per 1000 events/s",
+        f"Price: {count} × {each:g} {unit} ({found['date']}), drives alone.",
+    )

@@ -1,0 +1,203 @@
+"""The question of the what-if page, and the study file that answers it."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.catalog import names
+from headrace.errors import UsageError
+from headrace.serving.folders import inside, named_folder
+
+SLOTS = (1, 2, 4, 8, 16, 32, 64)
+NODES_AT_MOST = 1000
+PROFILES_AT_MOST = 200
+_EVENTS = "events = 40_000, files = 32"
+BUILT_IN = {
+    "analysis": f'kind = "analysis"\ndata = {{ shape = "bench", {_EVENTS}, order = "unordered" }}',
+    "analysis-ordered": f'kind = "analysis"\ndata = {{ shape = "bench", {_EVENTS} }}',
+    "scan": f'kind = "scan"\ndata = {{ {_EVENTS} }}',
+}
+BUILT_IN_TITLES = {
+    "analysis": "Higgs search, every collection, files not in reading order",
+    "analysis-ordered": "Higgs search, files in reading order",
+    "scan": "Scan of all events",
+}
+RAID = ("none", "0", "1", "5", "6", "10")
+FILESYSTEMS = ("ext4", "xfs")
+WHERE = {"local": "drives in the node", "nfs": "an NFS server with these drives"}
+LINKS = ("1 GbE", "10 GbE", "25 GbE", "100 GbE")
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the form of the page asks."""
+
+    job: str = "builtin/analysis"
+    """`builtin/…`, `catalog/…` (a profile), `file/…` (a recorded profile), `study/WORKLOAD/…` (a
+    workload of a results folder)."""
+    drive: str = "samsung-870-evo-1tb"
+    raid: str = "none"
+    drives: int = 4
+    """Members of a RAID."""
+    filesystem: str = "ext4"
+    where: str = "local"
+    link: str = "10 GbE"
+    nodes: int = 1
+    most_slots: int = 16
+
+    @property
+    def drives_in_all(self) -> int:
+        """Drives to buy: of every node, or of the server."""
+        members = 1 if self.raid == "none" else self.drives
+        return members * (self.nodes if self.where == "local" else 1)
+
+    def fields(self) -> dict[str, str]:
+        """Return the question as fields of the form."""
+        return {name: str(value) for name, value in vars(self).items()}
+
+
+def question_of(given: Mapping[str, str]) -> Question:
+    """Return the question of a form. Raises UsageError for a value that is not offered."""
+    made = Question()
+    texts = {
+        "drive": names("drives"),
+        "raid": RAID,
+        "filesystem": FILESYSTEMS,
+        "where": tuple(WHERE),
+        "link": LINKS,
+    }
+    values: dict[str, str] = {}
+    for name, allowed in texts.items():
+        values[name] = given.get(name, str(getattr(made, name)))
+        if values[name] not in allowed:
+            raise UsageError(f"{name} {values[name]}: allowed: {', '.join(allowed)}")
+    return Question(
+        given.get("job", made.job), values["drive"], values["raid"],
+        _number(given, "drives", made.drives, 2, 24), values["filesystem"], values["where"],
+        values["link"], _number(given, "nodes", 1, 1, NODES_AT_MOST),
+        _number(given, "most_slots", made.most_slots, 1, SLOTS[-1]),
+    )  # fmt: skip
+
+
+def _number(given: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
+    text = given.get(name, "") or str(default)
+    if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+        raise UsageError(f"{name} {text}: allowed: {least} to {most}")
+    return int(text)
+
+
+@dataclass(frozen=True)
+class WrittenStudy:
+    """A study file in the making."""
+
+    text: str
+    base: Path
+    """What its relative paths refer to."""
+
+
+def study_of(question: Question, root: Path) -> WrittenStudy:
+    """Return the study file of a question. Raises UsageError for a job that is not there."""
+    workload, base, title = _workload(question, root)
+    slots = [each for each in SLOTS if each <= question.most_slots]
+    raid = (
+        ""
+        if question.raid == "none"
+        else f", raid = {{ level = {question.raid}, drives = {question.drives} }}"
+    )
+    medium = f'drive = "{question.drive}", filesystem = "{question.filesystem}"{raid}'
+    lines = [
+        "headrace = 1",
+        f"title = {json.dumps(f'What if: {title} on {question.drive}')}",
+        "",
+        "[site.node]",
+        'machine = "generic-node"',
+        f"count = {question.nodes}",
+    ]
+    if question.where == "nfs":
+        lines += [
+            f'link = "{question.link}"', "", "[site.server.nas]", 'machine = "generic-server"',
+            f'link = "{question.link}"', "", "[target.storage]", 'kind = "nfs"',
+            'server = "nas"', f"export = {{ {medium} }}",
+        ]  # fmt: skip
+    else:
+        fields = [f'drive = "{question.drive}"', f'filesystem = "{question.filesystem}"']
+        fields += [raid.removeprefix(", ")] if raid else []
+        lines += ["", "[target.storage]", 'kind = "block"', *fields]
+    lines += [
+        "", "[workload.job]", workload.strip(), "", "[factors]", f"slots = {slots}", "", "[plan]",
+        "repeats = { min = 1 }", "", "[run]", 'cache = "cold"', f"nodes = {question.nodes}", "",
+    ]  # fmt: skip
+    return WrittenStudy("\n".join(lines), base)
+
+
+def _workload(question: Question, root: Path) -> tuple[str, Path, str]:
+    """Return the workload as TOML, the base of its paths, and its name for people."""
+    kind, _, name = question.job.partition("/")
+    if kind == "builtin" and name in BUILT_IN:
+        return BUILT_IN[name], root.resolve(), BUILT_IN_TITLES[name]
+    if kind == "catalog" and name in names("profiles"):
+        return f'kind = "replay"\nprofile = {json.dumps(name)}', root.resolve(), name
+    if kind == "file" and inside(root, name).is_file():
+        path = json.dumps(str(inside(root, name)))
+        return f'kind = "replay"\nprofile = {path}', root.resolve(), name
+    if kind == "study":
+        return _workload_of_results(name, root)
+    raise UsageError(
+        f"job {question.job}: there is no such job, or not any more",
+        hint="choose another on the what-if page",
+    )
+
+
+def _workload_of_results(name: str, root: Path) -> tuple[str, Path, str]:
+    workload, _, folder_name = name.partition("/")
+    folder = named_folder(root, folder_name)
+    from headrace.records.store import read_header
+
+    table = _workloads(folder.path).get(workload)
+    if not isinstance(table, dict):
+        raise UsageError(f"{folder.name}: its study has no workload {workload}")
+    lines = [f"{key} = {_inline(value)}" for key, value in table.items()]
+    return "\n".join(lines), Path(read_header(folder.path).base), f"{workload} of {folder.title}"
+
+
+def _workloads(results: Path) -> dict[str, object]:
+    try:
+        found = tomllib.loads((results / "study.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found.get("workload", {})
+
+
+def _inline(value: object) -> str:
+    """Return a value as TOML on one line."""
+    if isinstance(value, dict):
+        inner = ", ".join(f"{json.dumps(str(k))} = {_inline(v)}" for k, v in value.items())  # pyright: ignore
+        return f"{{ {inner} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(_inline(each) for each in value)}]"  # pyright: ignore
+    return json.dumps(value, ensure_ascii=False)
+
+
+def recorded_profiles(root: Path) -> list[str]:
+    """Return the files below a folder that look like recorded job profiles."""
+    found: list[str] = []
+    for file in sorted(root.glob("**/*.toml")):
+        if len(found) == PROFILES_AT_MOST:
+            break
+        try:
+            with file.open(encoding="utf-8") as lines:
+                head = lines.read(4096)
+        except (OSError, UnicodeDecodeError):
+            continue
+        if "steps_file" in head:
+            found.append(str(file.relative_to(root)))
+    return found
+
+
+def workloads_of_results(results: Path) -> list[str]:
+    """Return the workloads of the study of a results folder; none when it cannot be read."""
+    return list(_workloads(results))

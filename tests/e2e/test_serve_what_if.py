@@ -1,0 +1,147 @@
+"""The what-if page of `headrace serve` in a real browser: asked, answered, narrow, saved, run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chromium import Chromium
+from command_server import run_command
+from served_pages import DESK, PHONE, Served, serving, violations
+from synthetic_records import Truth, plan_of, write_results
+
+CELLS = [{"target": "disk", "workload": "search", "slots": slots} for slots in (1, 2, 4)]
+STUDY = """
+headrace = 1
+[target.disk]
+kind = "path"
+path = "/data"
+[workload.search]
+kind = "analysis"
+data = { events = 20_000, files = 4 }
+"""
+ENDED = "document.documentElement.dataset.ended === '1'"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    with Chromium() as chromium:
+        yield chromium
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("served")
+    write_results(root / "one", plan_of(CELLS, 2), Truth(), title="One", study_text=STUDY)
+    return root
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path, browser: Chromium) -> Iterator[Served]:
+    with serving(folder) as server:
+        browser.open(server.link, DESK)
+        yield server
+
+
+def rows(tab: Chromium) -> list[list[str]]:
+    return tab.evaluate(
+        "[...document.querySelectorAll('#answer tbody tr')].map((row) =>"
+        " [...row.children].map((cell) => cell.innerText))"
+    )
+
+
+def test_a_question_is_asked_by_keyboard_and_answered(served: Served, browser: Chromium) -> None:
+    browser.open(f"{served.origin}/what-if", DESK)
+    assert violations(browser) == []
+    browser.evaluate("document.getElementById('most_slots').focus()")
+    browser.press("Tab")
+    assert browser.evaluate("document.activeElement.innerText") == "Simulate"
+    browser.events.clear()
+    browser.press("Enter")
+    browser.loaded()
+    browser.wait_for(ENDED)
+    found = rows(browser)
+    assert [row[0] for row in found] == ["1", "2", "4", "8", "16"]
+    rates = [float(row[1].replace(",", "")) for row in found]
+    assert rates == sorted(rates) and rates[0] > 0
+    assert all(row[2].endswith("%") and row[5] == "–" for row in found)
+    assert browser.evaluate("document.querySelectorAll('#answer svg').length") == 4
+    assert browser.evaluate("document.querySelectorAll('#answer polygon.band').length") == 4
+    text = browser.evaluate("document.body.innerText")
+    assert "± 15%" in text and "1 × 139.99 USD" in text
+    assert "5 points" in browser.evaluate("document.getElementById('live-state').innerText")
+    assert violations(browser) == [] and browser.errors() == []
+    browser.open(browser.evaluate("location.href"), PHONE)
+    browser.wait_for(ENDED)
+    assert browser.evaluate("document.documentElement.scrollWidth") <= PHONE
+    assert violations(browser) == []
+
+
+def test_measured_points_of_the_same_job_stand_beside(served: Served, browser: Chromium) -> None:
+    browser.open(f"{served.origin}/what-if?job=study/search/one&ask=1&most_slots=4", DESK)
+    browser.wait_for(ENDED)
+    assert len(rows(browser)) == 3
+    first = "document.querySelector('#answer figure').querySelectorAll('.measured').length"
+    assert browser.evaluate(first) == 6, "three numbers of slots, two trials each"
+    assert "measured: valid trials of One" in browser.evaluate("document.body.innerText")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "where=nfs&link=1 GbE&nodes=2&raid=5&drives=4&drive=sata-7200-500gb",
+        "job=catalog/cms-tau-analysis-sample",
+        "raid=10&drives=4",
+    ],
+)
+def test_other_storage_and_jobs(served: Served, browser: Chromium, asked: str) -> None:
+    browser.open(f"{served.origin}/what-if?ask=1&most_slots=2&{asked.replace(' ', '%20')}", DESK)
+    browser.wait_for(ENDED, 60)
+    assert [row[5] for row in rows(browser)] == ["–", "–"], rows(browser)
+
+
+def test_storage_that_is_not_possible_is_explained(served: Served, browser: Chromium) -> None:
+    browser.open(f"{served.origin}/what-if?ask=1&raid=10&drives=3", DESK)
+    browser.wait_for(ENDED)
+    assert "raid" in browser.evaluate("document.getElementById('answer').innerText").lower()
+    for wrong in ("drive=none-such", "nodes=0", "raid=x", "job=file/../../etc/passwd", "job=x"):
+        answer = served.get(f"/what-if?ask=1&{wrong}")
+        assert answer.status_code == 404 and "Traceback" not in answer.text, wrong
+
+
+def test_a_question_is_saved_and_simulated(served: Served, browser: Chromium, folder: Path) -> None:
+    browser.open(f"{served.origin}/what-if?ask=1&most_slots=2", DESK)
+    browser.wait_for(ENDED)
+    shown = rows(browser)
+    browser.evaluate("document.getElementById('name').value = 'my-question'")
+    browser.events.clear()
+    browser.evaluate("document.querySelector('form[method=post] button').click()")
+    browser.loaded()
+    assert "Saved as" in browser.evaluate("document.body.innerText")
+    file = folder / "my-question.toml"
+    ended = run_command(["simulate", str(file), "--results", str(folder / "asked")], folder)
+    assert ended.returncode == 0, ended.stderr
+    page = served.get("/results/asked/").text
+    assert len(shown) == 2 and "What if: Higgs search" in page
+
+
+def test_only_the_servers_own_form_saves(served: Served, folder: Path) -> None:
+    before = sorted(folder.glob("*.toml"))
+    url = f"{served.origin}/what-if/save"
+    for form in ({}, {"form_token": "guess"}):
+        answer = served.client.post(url, data={"name": "forged", **form})
+        assert answer.status_code == 409 and "not of this server" in answer.text
+    token = served.get("/what-if?ask=1").text.partition('name="form_token" value="')[2][:64]
+    other = {"Origin": "https://evil.example"}
+    answer = served.client.post(url, data={"name": "x", "form_token": token}, headers=other)
+    assert answer.status_code == 409
+    for name in ("../outside", "a/b", "", ".hidden"):
+        answer = served.client.post(url, data={"name": name, "form_token": token})
+        assert answer.status_code == 404, name
+    assert sorted(folder.glob("*.toml")) == before
+    assert not (folder.parent / "outside.toml").exists()
+    assert served.client.post(url, data={"name": "twice", "form_token": token}).status_code == 200
+    again = served.client.post(url, data={"name": "twice", "form_token": token})
+    assert again.status_code == 409 and "exists" in again.text
