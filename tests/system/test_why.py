@@ -256,6 +256,9 @@ def test_a_program_that_runs_already(workspace: Workspace) -> None:
         ("import time; time.sleep(60)", "sleep"),
     ):
         running = subprocess.Popen([sys.executable, "-c", code])
+        older = workspace.place / "kept" / "profile.toml"
+        older.parent.mkdir(exist_ok=True)
+        older.write_text("of an earlier program")
         try:
             words = ("why", "--pid", str(running.pid), "--for", "2 s", "--keep", "kept")
             ended = workspace.run(*words)
@@ -263,6 +266,7 @@ def test_a_program_that_runs_already(workspace: Workspace) -> None:
             running.kill()
             running.wait()
         assert ended.returncode == 0, ended.stderr
+        assert not older.exists()
         verdict = json.loads((workspace.place / "kept" / "verdict.json").read_text())
         assert verdict["limit"]["kind"] in (kind, "wait-cpu"), verdict
         assert part(verdict, kind, "wait-cpu") > 0.6

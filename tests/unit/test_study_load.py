@@ -205,6 +205,15 @@ def test_the_published_schema_takes_good_studies_and_refuses_bad_ones() -> None:
     assert not validator.is_valid(bad)
 
 
+@pytest.mark.parametrize("option", ['mkfs = "-K"', 'mkfs = ["-K"]', 'mount = "noatime,discard"'])
+def test_options_as_text_or_list_are_in_the_published_schema(option: str) -> None:
+    """Editors mark what the schema refuses, also where `headrace validate` takes it."""
+    text = GOOD.replace('filesystem = "ext4"', f'filesystem = "ext4"\n{option}')
+    load(text)
+    values = parse_document(text.encode(), Path("s")).values
+    jsonschema.Draft202012Validator(study_schema()).validate(values)
+
+
 def path_of(written: str, **levels: str) -> str:
     study = load(GOOD.replace('"somewhere"', f'"{written}"'))
     return str(resolve(study, "disk", "scan", levels).target_options.path)

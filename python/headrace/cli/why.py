@@ -114,6 +114,8 @@ def _write(
     if keep is not None:
         if recording is not None:
             save(recording, keep / "profile.toml")
+        else:  # one of an earlier program is no part of this verdict
+            (keep / "profile.toml").unlink(missing_ok=True)
         write_whole(keep / "verdict.json", lambda to: to.write_text(_json(verdict)))
         write_page(verdict, keep / "verdict.html")
     if page is not None:

@@ -38,6 +38,9 @@ from headrace.targets.releasing import release_all
 from headrace.targets.scenario import keeps_data
 from headrace.units import MOST_DRIVES, Bytes, format_bytes
 
+Words = str | list[str]
+"""Options as a study states them, for its schema: the loader divides text."""
+
 
 def _words(value: object) -> object:
     return shlex.split(value) if isinstance(value, str) else value
@@ -114,18 +117,21 @@ class BlockOptions(TargetOptions):
     filesystem: Annotated[Literal["ext3", "ext4", "xfs", "btrfs"], ITSELF] = Field(
         "ext4", description="file system that is made on it"
     )
-    mkfs: Annotated[tuple[str, ...], BeforeValidator(_words)] = Field(
+    mkfs: Annotated[tuple[str, ...], BeforeValidator(_words, json_schema_input_type=Words)] = Field(
         (),
         description=(
             "further options of mkfs, as list or text; with -K (of ext3 and ext4 also -E "
             "nodiscard) an SSD keeps its state"
         ),
     )
-    mount: Annotated[tuple[str, ...], BeforeValidator(_commas)] = Field(
-        (),
-        description=(
-            "mount options, as list or text; simulated: access times, barrier, commit and discard"
-        ),
+    mount: Annotated[tuple[str, ...], BeforeValidator(_commas, json_schema_input_type=Words)] = (
+        Field(
+            (),
+            description=(
+                "mount options, as list or text; "
+                "simulated: access times, barrier, commit and discard"
+            ),
+        )
     )
     scheduler: str | None = Field(
         None, description="I/O scheduler; the kernel's default when not given"

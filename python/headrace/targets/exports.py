@@ -92,7 +92,9 @@ class Export(BaseModel):
         "ext4",
         description="ext3, ext4, xfs, btrfs (fresh), or an entry of the catalog's filesystems",
     )
-    mount: Annotated[tuple[str, ...], BeforeValidator(_commas)] = Field(
+    mount: Annotated[
+        tuple[str, ...], BeforeValidator(_commas, json_schema_input_type=str | list[str])
+    ] = Field(
         (),
         description=(
             "mount options, as list or text; simulated: access times, barrier, commit and discard"
