@@ -84,8 +84,8 @@ COMPARISON = Comparison(
     notes=(
         "The arithmetic of small writes is a rule of thumb: the slowest of the disks that are read "
         "decides, and the turn that follows is shorter than a random seek and half a turn.",
-        "Small writes go to the same part of every disk, so that seeks are equally long. A first run "
-        "wrote to the same part of every array (RAID 0: 1.28 disks, since its seeks were shorter), "
+        "Small writes go to the same part of every disk, so that seeks are equally long. A first "
+        "run wrote to the same part of every array (RAID 0: 1.28 disks: its seeks were shorter), "
         "so these rows are assumptions.",
     ),
 )
