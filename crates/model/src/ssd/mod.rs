@@ -303,9 +303,8 @@ impl Ssd {
             let next = self.buffer_next + 1;
             self.buffer_next = if next == self.buffer.len() { 0 } else { next };
             self.gathered += 1;
-            self.translate_write(unit, taken);
             // Where only a part of the map is followed, new data keep the place of the old ones.
-            if let Some(place) = self.place(unit) {
+            if let Some(place) = self.translate_write(unit, taken) {
                 let page = place / self.page_units;
                 self.dies.forget((page % self.dies.count() as u64) as usize, page);
             }
@@ -320,14 +319,16 @@ impl Ssd {
         taken
     }
 
-    fn translate_write(&mut self, unit: u64, now: Nanos) {
+    /// Return the new place of the unit.
+    fn translate_write(&mut self, unit: u64, now: Nanos) -> Option<u64> {
         match &mut self.translation {
             Translation::Page(map) => {
-                map.write(unit);
+                let place = map.write(unit);
                 if let Some(cleaned) = map.take_cleaned() {
                     let (scale, until_next) = (map.scale, map.block_units() * map.scale);
                     self.charge_cleaning(now, cleaned, scale, until_next);
                 }
+                place
             }
             Translation::LogBlock(log_blocks) => {
                 if let Some(merge) = log_blocks.write(unit) {
@@ -340,6 +341,7 @@ impl Ssd {
                     self.dies.occupy_all(now, die_time, self.read_ns as Nanos + self.program_ns);
                     self.writing.note(now, now + (die_time / self.dies.count() as f64) as Nanos);
                 }
+                self.place(unit)
             }
         }
     }

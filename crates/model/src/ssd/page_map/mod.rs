@@ -12,6 +12,7 @@
 //! only what they write: a thousand nodes do not need a thousand maps.
 
 mod cleaning;
+mod fewest;
 mod groups;
 
 use std::collections::VecDeque;
@@ -21,6 +22,7 @@ use super::amplification::valid_share_at_age;
 use super::spec::InitialState;
 use super::table::Table;
 use crate::slots::Id;
+use fewest::Fewest;
 use groups::Groups;
 
 /// A modelled unit; only its ids are used.
@@ -61,7 +63,9 @@ pub struct PageMap {
     places: Table<Option<Id<Place>>>,
     /// Unit at each physical place that holds valid data.
     owners: Table<Option<Id<Unit>>>,
+    /// Valid units of each block.
     valid: Vec<u32>,
+    fewest: Fewest,
     erases: Vec<u32>,
     /// Least recently erased first, for wear levelling.
     free: VecDeque<u32>,
@@ -198,7 +202,7 @@ impl PageMap {
         while count > 0 {
             if self.host.next == self.block_units {
                 self.clean();
-                self.host = self.open();
+                self.host = self.open(self.host.block);
             }
             let length = count.min(self.block_units - self.host.next);
             let place = self.host.block * self.block_units + self.host.next;
@@ -239,6 +243,7 @@ impl PageMap {
             places: Table::new(None, units as usize),
             owners: Table::new(None, (blocks * block_units) as usize),
             valid: vec![0; blocks as usize],
+            fewest: Fewest::new(blocks),
             erases: vec![0; blocks as usize],
             free: (2..blocks).collect(),
             is_free: vec![true; blocks as usize],
@@ -297,6 +302,7 @@ impl PageMap {
                 unit = (unit + step) % u64::from(mapped);
             }
             self.valid[block as usize] = count;
+            self.fewest.lower(block, count);
             self.mapped += count;
             placed += count;
         }
@@ -329,17 +335,20 @@ impl PageMap {
         }
     }
 
-    /// Write a unit of the drive.
+    /// Write a unit of the drive and return its place, as `place` does.
     #[inline]
-    pub fn write(&mut self, unit: u64) {
+    pub fn write(&mut self, unit: u64) -> Option<u64> {
         self.untouched = false;
-        if self.scale > 1 {
-            self.groups.write(unit);
+        if self.scale == 1 {
+            self.host_units += 1;
+            return Some(u64::from(self.write_unit(unit as u32)));
         }
+        self.groups.write(unit);
         if let Some(unit) = self.followed(unit) {
             self.host_units += 1;
             self.write_unit(unit);
         }
+        self.groups.place(unit)
     }
 
     /// Return the units per block of the slice, which is how many units the host writes between
@@ -376,30 +385,33 @@ impl PageMap {
         let old = self.places.get(unit);
         if let Some(old) = old {
             self.owners.set(old.number(), None);
-            self.valid[(old.number() / self.block_units) as usize] -= 1;
+            let block = old.number() / self.block_units;
+            let valid = &mut self.valid[block as usize];
+            *valid -= 1;
+            self.fewest.lower(block, *valid);
         }
         old.is_some()
     }
 
+    /// Write a unit of the slice and return its place.
     #[inline]
-    fn write_unit(&mut self, unit: u32) {
+    fn write_unit(&mut self, unit: u32) -> u32 {
         if self.host.next == self.block_units {
             self.clean();
-            self.host = self.open();
+            self.host = self.open(self.host.block);
         }
         self.mapped += u32::from(!self.invalidate(unit));
-        let mut open = self.host;
-        self.put(&mut open, unit);
-        self.host = open;
+        let place = self.host.block * self.block_units + self.host.next;
+        self.host.next += 1;
+        self.put(place, unit);
+        place
     }
 
     #[inline]
-    fn put(&mut self, open: &mut Open, unit: u32) {
-        let place = open.block * self.block_units + open.next;
-        open.next += 1;
+    fn put(&mut self, place: u32, unit: u32) {
         self.owners.set(place, Some(Id::numbered(unit)));
         self.places.set(unit, Some(Id::numbered(place)));
-        self.valid[open.block as usize] += 1;
+        self.valid[(place / self.block_units) as usize] += 1;
         self.flash_units += 1;
     }
 

@@ -10,9 +10,9 @@ fn amplification(spare_ratio: f64, initial: InitialState, warm_up: u64, measured
     let units = 1 << 19;
     let mut map = PageMap::new(units, 512, spare_ratio, initial);
     let mut random = Stream::new(9, "writes");
-    (0..warm_up * units).for_each(|_| map.write(random.below(units)));
+    (0..warm_up * units).for_each(|_| _ = map.write(random.below(units)));
     let (flash, host) = map.written();
-    (0..measured * units).for_each(|_| map.write(random.below(units)));
+    (0..measured * units).for_each(|_| _ = map.write(random.below(units)));
     let (flash_after, host_after) = map.written();
     let held = (0..units).filter(|&unit| map.place(unit).is_some()).count();
     assert_eq!((map.mapped_units(), held as u64), (units, units));
@@ -67,7 +67,7 @@ fn writing_in_order_copies_nothing() {
     let units = 1 << 16;
     let mut map = PageMap::new(units, 256, 0.07, InitialState::Filled { fill: 1.0 });
     for _ in 0..5 {
-        (0..units).for_each(|unit| map.write(unit));
+        (0..units).for_each(|unit| _ = map.write(unit));
     }
     let (flash, host) = map.written();
     assert_eq!(host, 5 * units);
@@ -80,7 +80,7 @@ fn a_slice_amplifies_like_the_whole() {
     let mut map = PageMap::new(units, 20_000, 0.28, InitialState::Steady { fill: 1.0 });
     assert_eq!(map.scale, 30);
     let mut random = Stream::new(9, "writes");
-    (0..90_000_000).for_each(|_| map.write(random.below(units)));
+    (0..90_000_000).for_each(|_| _ = map.write(random.below(units)));
     let (flash, host) = map.written();
     let obtained = flash as f64 / host as f64;
     assert!((obtained / write_amplification(0.28) - 1.0).abs() < 0.03, "{obtained}");
@@ -93,11 +93,28 @@ fn discarded_units_make_room() {
     map.discard(units / 2, units);
     assert_eq!(map.mapped_units(), units / 2);
     let mut random = Stream::new(9, "writes");
-    (0..4 * units).for_each(|_| map.write(random.below(units / 2)));
+    (0..4 * units).for_each(|_| _ = map.write(random.below(units / 2)));
     let (flash, host) = map.written();
     // The other half is spare space: r = 1.14.
     assert!((flash as f64 / host as f64) < 1.4, "{flash} {host}");
     assert!(map.place(units - 1).is_none());
+}
+
+/// What a look at all blocks finds: of those with the fewest valid units the first.
+fn scanned(map: &PageMap) -> Option<(u32, u32)> {
+    (0..map.valid.len() as u32)
+        .filter(|&block| !map.is_free[block as usize])
+        .filter(|&block| block != map.host.block && block != map.cleaner.block)
+        .map(|block| (block, map.valid[block as usize]))
+        .min_by_key(|&(block, valid)| (valid, block))
+}
+
+fn initial_states() -> impl Strategy<Value = InitialState> {
+    prop_oneof![
+        Just(InitialState::Fresh),
+        (0.05..1.0).prop_map(|fill| InitialState::Filled { fill }),
+        (0.05..1.0).prop_map(|fill| InitialState::Steady { fill }),
+    ]
 }
 
 proptest! {
@@ -114,13 +131,33 @@ proptest! {
             prepared: Arc::default(),
         });
         (map.valid, map.is_free) = blocks.iter().copied().unzip();
+        map.fewest = Fewest::new(blocks.len() as u32);
         map.host.block = open.0.index(blocks.len()) as u32;
         map.cleaner.block = open.1.index(blocks.len()) as u32;
-        let expected = (0..blocks.len() as u32)
-            .filter(|&block| !map.is_free[block as usize])
-            .filter(|&block| block != map.host.block && block != map.cleaner.block)
-            .map(|block| (block, map.valid[block as usize]))
-            .min_by_key(|&(block, valid)| (valid, block));
+        let expected = scanned(&map);
         prop_assert_eq!(map.victim(), expected);
+    }
+
+    #[test]
+    fn the_block_to_clean_is_the_one_that_a_look_at_all_blocks_finds(
+        (units, row_units) in (1u64..40_000, 1u64..600),
+        spare_ratio in 0.01..1.0,
+        initial in initial_states(),
+        steps in prop::collection::vec((0..4u8, any::<u64>(), 1..3000u64), 1..60),
+    ) {
+        let mut map = PageMap::new(units, row_units, spare_ratio, initial);
+        for (kind, at, count) in steps {
+            let at = at % units;
+            let end = units.min(at + count);
+            match kind {
+                0 => (at..end).for_each(|unit| _ = map.write(unit)),
+                // Scattered, and some units again and again.
+                1 => (0..count).for_each(|number| _ = map.write(at.wrapping_mul(number) % units)),
+                2 => map.discard(at, end),
+                _ => map.preload(&[(at, end)]),
+            }
+            let expected = scanned(&map);
+            prop_assert_eq!(map.victim(), expected);
+        }
     }
 }
