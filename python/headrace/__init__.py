@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from headrace.library import resume as resume
     from headrace.library import run as run
     from headrace.library import simulate as simulate
+    from headrace.notebook import WhatIf as WhatIf
+    from headrace.notebook import what_if as what_if
 
     __version__: str
 
@@ -31,6 +33,7 @@ __all__ = [
     "HeadraceError",
     "LoadedStudy",
     "StudyError",
+    "WhatIf",
     "__version__",
     "compare",
     "decide",
@@ -41,6 +44,7 @@ __all__ = [
     "resume",
     "run",
     "simulate",
+    "what_if",
 ]
 
 
@@ -54,6 +58,10 @@ def __getattr__(name: str) -> Any:
         from headrace import errors
 
         return getattr(errors, name)
+    if name in ("WhatIf", "what_if"):
+        from headrace import notebook
+
+        return getattr(notebook, name)
     if name in __all__:
         from headrace import library
 

@@ -107,6 +107,8 @@ ALLOWED: dict[str, set[str]] = {
     | CAPTURED
     | {"study", "plan", "records", "metrics", "engine", "analysis", "decision", "whatif", "report"}
     | {"calibration"},
+    # The library in a notebook: results that show themselves.
+    "notebook": BASE | CAPTURED | {"library", "report", "analysis"},
     # Results and what-if in the browser.
     "serving": BASE
     | PLUGINS
@@ -132,7 +134,7 @@ ALLOWED: dict[str, set[str]] = {
         "verdict",
         "watching",
     },
-    "__init__": {"library", "errors"},
+    "__init__": {"library", "notebook", "errors"},
     "__main__": {"cli"},
 }
 

@@ -87,6 +87,24 @@ def _against_load(curves: list[Curve], name: str, bound: float | None) -> Any:
     return figure
 
 
+def curves_svg(findings: Findings, name: str) -> str:
+    """Return a metric against the load, as the text of an SVG picture; empty without a value."""
+    from io import StringIO
+
+    from matplotlib import rc_context
+
+    shown = shown_curves(findings)
+    drawn = [shown.curves[index] for picked in shown.drawn.values() for index in picked]
+    figure = _against_load(drawn[: len(_MARKERS)], name, None)
+    if figure is None:
+        return ""
+    text = StringIO()
+    with rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    # A document's head has no place within HTML.
+    return text.getvalue()[text.getvalue().index("<svg") :]
+
+
 def _ledger(curves: list[Curve]) -> Any:
     points = [(curve, point) for curve in curves for point in curve.points]
     if not points:

@@ -1,0 +1,99 @@
+"""Headrace in a notebook: what another drive, or more slots, would change for a job.
+
+found = headrace.what_if("cms-tau-analysis", drives=["wd-wd3200bekt", "samsung-870-evo-1tb"])
+found                                      # table and figure
+found.table                                # the same as a data frame
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.library import load_study, report
+from headrace.profiles.steps import profile_path
+from headrace.profiles.study_text import study_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from headrace.analysis.findings import Findings
+
+DRIVES = ("seagate-exos-x24-24tb", "samsung-870-evo-1tb")
+SLOTS = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """A job on other storage, simulated. A notebook shows its table and its figure."""
+
+    study: str
+    """The text of the study that was simulated; `headrace run` does the same with real jobs."""
+    findings: Findings
+
+    @property
+    def metric(self) -> str:
+        """The metric of the figure: `events_per_s` where the job counts events."""
+        from headrace.report.wording import main_metric
+
+        return main_metric(self.findings, "job") or "efficiency"
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row for each storage and number of slots, in the metrics' own units."""
+        import pandas as pd
+
+        names = dict.fromkeys([self.metric, "efficiency", "wall_s"])
+        rows = [
+            {
+                "storage": curve.name,
+                curve.axis: point.load,
+                **{name: e.value for name in names if (e := point.metrics.get(name)) is not None},
+                "limit": point.limit.kind,
+            }
+            for curve in self.findings.curves
+            for point in curve.points
+        ]
+        return pd.DataFrame(rows)
+
+    @property
+    def figure(self) -> str:
+        """The metric against the load, as the text of an SVG picture."""
+        from headrace.report.plots import curves_svg
+
+        return curves_svg(self.findings, self.metric)
+
+    def _repr_html_(self) -> str:
+        rows: str = self.table.to_html(index=False, float_format="{:.4g}".format, border=0)
+        title = escape(self.findings.title)
+        return f"<p><strong>{title}</strong>, simulated</p>{rows}{self.figure}"
+
+
+def what_if(
+    job: str | Path,
+    *,
+    drives: Sequence[str] = DRIVES,
+    slots: Sequence[int] = SLOTS,
+    nodes: int = 1,
+    shared_link: str | None = None,
+) -> WhatIf:
+    """Simulate a job on drives of the catalog, with each number of slots; needs no root.
+
+    `job`: a profile that `headrace record` wrote (a path), or one of the catalog (a name).
+    `shared_link`: puts the drive into one NFS server behind this link, such as "10 GbE"; a drive in
+    each node when None. Raises StudyError for a job, drive or number that cannot be simulated.
+    """
+    path = Path(job)
+    recorded = path.suffix == ".toml" or path.with_suffix(".toml").is_file()
+    name = str(profile_path(path, "job").resolve()) if recorded else str(job)
+    text = study_text(name, list(drives), nodes, list(slots), shared_link)
+    with tempfile.TemporaryDirectory(prefix="headrace-what-if-") as folder:
+        file = Path(folder) / "study.toml"
+        file.write_text(text, encoding="utf-8")
+        results = load_study(file).simulate(Path(folder) / "results")
+        findings, _ = report(results, ())
+    return WhatIf(text, findings)
