@@ -446,6 +446,7 @@ class RunSpec(RunSettings):
 
     profile: str
     slots_per_node: int
+    job_memory_limit_bytes: NotRequired[int]
     load: Batch | Sustained
     feed: NotRequired[Feed]
 

@@ -477,7 +477,7 @@ def test_settings_of_a_target_are_set_read_back_and_undone_by_the_agents(bench: 
 def test_an_agent_limits_the_memory_of_its_jobs_until_it_is_lifted(bench: Bench) -> None:
     agent = bench.nodes.agents[0]
     killed = agent.out_of_memory()
-    agent.limit_memory(64 << 20)
+    agent.limit_memory(64 << 20, False)
     try:
         (limited,) = bench.spawn("grow")
         bench.finish([limited])
@@ -485,7 +485,7 @@ def test_an_agent_limits_the_memory_of_its_jobs_until_it_is_lifted(bench: Bench)
         assert agent.out_of_memory() == killed + 1
     finally:
         agent.lift_memory_limit()
-    agent.limit_memory(1 << 30)
+    agent.limit_memory(1 << 30, False)
     agent.lift_memory_limit()
     agent.lift_memory_limit()
     bench.jobs.clear()
@@ -495,6 +495,33 @@ def test_an_agent_limits_the_memory_of_its_jobs_until_it_is_lifted(bench: Bench)
     free.finish([job])
     assert free.report(job).word == "ok"
     assert free.launcher.reap([job, limited], PATIENCE_S) == []
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_agents_limit_the_memory_of_each_job(bench: Bench) -> None:
+    agents = bench.nodes.agents
+    # Two jobs on each node; they are spawned on the nodes in turn.
+    words = ["grow"] * (2 * len(agents))
+
+    def limited_to(size: int) -> list[Job]:
+        try:
+            for agent in agents:
+                agent.limit_memory(size, True)
+            jobs = bench.spawn(*words)
+            bench.finish(jobs)
+            killed.append(sum(agent.out_of_memory() for agent in agents))
+        finally:
+            for agent in agents:
+                agent.lift_memory_limit()
+        return jobs
+
+    killed = list[int]()
+    # Together the jobs of a node hold more than 300 MB, each holds less.
+    fitting = limited_to(300 << 20)
+    assert {bench.report(job).word for job in fitting} == {"ok"}
+    limited = limited_to(64 << 20)
+    assert [job.exit and job.exit.signal for job in limited] == [signal.SIGKILL] * len(words)
+    assert killed[0] == 0 and killed[1] > 0
 
 
 def test_nodes_that_a_launcher_refuses_are_not_set_up(tmp_path: Path) -> None:

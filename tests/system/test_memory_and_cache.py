@@ -15,6 +15,7 @@ from headrace.system import page_cache
 from headrace.system.cgroups import MemoryLimit
 from headrace.system.facts import delay_accounting, enable_delay_accounting, facts
 from headrace.system.journal import Journal
+from headrace.system.memory_limits import MemoryLimits
 from headrace.system.page_cache import _resident_by_mincore  # pyright: ignore[reportPrivateUsage]
 from headrace.system.shared_settings import holders
 
@@ -101,6 +102,35 @@ def test_the_memory_limit_bounds_jobs_and_their_page_cache(journal: Journal, fil
         group = limit.group
     assert not group.exists()
     limit.close()
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_each_job_has_a_group_that_goes_with_it(journal: Journal, file: Path) -> None:
+    big = file.with_name("big")
+    big.write_bytes(bytes(96 << 20))
+    page_cache.drop_files([big])
+    limits = MemoryLimits(journal)
+    limits.limit_each(48 << 20)
+    script = (
+        "import sys; sys.stdin.read(); "
+        "f = open(sys.argv[1], 'rb'); [*map(len, iter(lambda: f.read(1 << 20), b''))]"
+    )
+
+    def read() -> tuple[int, Path]:
+        child = subprocess.Popen([sys.executable, "-c", script, str(big)], stdin=subprocess.PIPE)
+        limits.adopt(child.pid)
+        group = limits.groups[-1]
+        child.communicate()
+        return page_cache.resident_bytes([big]), group
+
+    first, group = read()
+    assert 0 < first <= 48 << 20
+    # What the first has left counts to no other: the second keeps as much again.
+    second, other = read()
+    assert other != group and not group.exists()
+    assert first < second <= 96 << 20
+    limits.lift()
+    assert not other.exists()
 
 
 @pytest.mark.usefixtures("needs_root")

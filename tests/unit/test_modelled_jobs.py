@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.engine.simulate.scenario import scenario_of
+from headrace.errors import StudyError
 from headrace.study import load_study
 from headrace.study.resolve import resolve
 from headrace.workloads.replay import Replay, ReplayOptions
@@ -65,12 +66,32 @@ def test_a_memory_limit_bounds_jobs_and_their_page_cache(tmp_path: Path) -> None
     assert ample["memory_bytes"] == free["memory_bytes"]
 
 
+def test_a_memory_limit_of_each_job_is_simulated(tmp_path: Path) -> None:
+    made = scenario(tmp_path, limit='job_memory_limit = "2 GB"')
+    assert made["run"]["job_memory_limit_bytes"] == 2_000_000_000
+    free = scenario(tmp_path)
+    assert made["nodes"] == free["nodes"] and "job_memory_limit_bytes" not in free["run"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ('job_memory_limit = "1 MB"', "job_memory_limit"),
+        ('job_memory_limit = "1 GB"\nmemory_limit = "2 GB"', "give one of them"),
+    ],
+)
+def test_memory_limits_that_cannot_be_are_refused(tmp_path: Path, limit: str, words: str) -> None:
+    with pytest.raises(StudyError, match=words):
+        scenario(tmp_path, limit=limit)
+
+
 def test_a_profile_that_sets_its_memory_is_simulated_only(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text(
         'name = "job"\nabout = "holds memory"\n'
         '[[steps]]\ndo = "memory"\nbytes = 1_000_000\n'
         '[source]\nsteps = "assumption: a test"\n'
     )
-    workload = Replay("job", ReplayOptions(profile=str(tmp_path / "job.toml")))
+    options = ReplayOptions.model_validate({"profile": str(tmp_path / "job.toml")})
+    workload = Replay("job", options)
     (problem,) = workload.check()
     assert "memory" in problem.what and "simulate" in str(problem.remedy)

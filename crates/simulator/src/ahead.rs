@@ -172,6 +172,7 @@ impl World<'_> {
         }
         reader.pending_cpu_ns = 0;
         reader.held_bytes = 0;
+        reader.group = None;
         reader.ahead = Ahead { is_reader: true, parent: Some(task), ..Ahead::default() };
         let reader = self.tasks.insert(reader);
         self.tasks[task].ahead.reader = Some(reader);

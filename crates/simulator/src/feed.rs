@@ -67,6 +67,7 @@ impl World<'_> {
         });
         let task = self.new_task(host, number, job, 1 + 2 * number);
         self.tasks[task].slot = slot;
+        self.enter_group(task);
         self.feeder.slots[slot as usize].task = Some(task);
         self.feeder.task_of_job.push(Some(task));
         self.run_task(task);

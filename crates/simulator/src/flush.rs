@@ -1,7 +1,7 @@
 //! Writeback of dirty files by the flushers to the drive or server, and operations that wait for it
 //! (fsync).
 
-use headrace_model::pagecache::{Extent, PageState, PAGE_BYTES};
+use headrace_model::pagecache::{Extent, PageCache, PageState, PAGE_BYTES};
 use headrace_model::slots::Id;
 use headrace_model::Op as DriveOp;
 
@@ -104,6 +104,7 @@ impl World<'_> {
                 instance
             } else if host.cache.dirty_pages() + host.cache.writeback_pages()
                 > host.background_pages
+                || host.cache.largest_unwritten_share() > host.writeback.dirty_background_ratio
             {
                 let Some(&instance) = m.dirty.front() else { break };
                 instance
@@ -277,19 +278,28 @@ impl World<'_> {
 
     /// Resume writers that waited for the amount of dirty data to fall.
     pub fn release_throttled(&mut self, host: u32) {
-        let h = &self.hosts[host as usize];
-        if h.throttled.is_empty() {
-            return;
-        }
-        // Slightly below the limit, to avoid waking the writers for every page.
-        let low = h.dirty_limit_pages - h.dirty_limit_pages / 64;
-        while self.hosts[host as usize].cache.dirty_pages()
-            + self.hosts[host as usize].cache.writeback_pages()
-            <= low
-        {
-            let Some(op) = self.hosts[host as usize].throttled.pop_front() else { break };
+        loop {
+            let throttled = &self.hosts[host as usize].throttled;
+            let may_go = |&op: &OpId| !self.has_too_many_dirty_pages(op, host as usize, true);
+            let Some(at) = throttled.iter().position(may_go) else { break };
+            let Some(op) = self.hosts[host as usize].throttled.remove(at) else { break };
             self.resume_op(op);
         }
+    }
+
+    /// Return whether a writer must wait: the dirty pages of its host, or of its control group, are
+    /// above their limit (`balance_dirty_pages`, with a domain for each group). A writer that waited
+    /// goes on slightly below it: otherwise writers would wake for every page.
+    pub(super) fn has_too_many_dirty_pages(&self, op: OpId, host: usize, waited: bool) -> bool {
+        let h = &self.hosts[host];
+        let limit = h.dirty_limit_pages - if waited { h.dirty_limit_pages / 64 } else { 0 };
+        if h.cache.dirty_pages() + h.cache.writeback_pages() > limit {
+            return true;
+        }
+        let group = self.group_of(&self.ops[op]);
+        group != PageCache::root()
+            && h.cache.unwritten_share(group)
+                > h.writeback.dirty_ratio * if waited { 63.0 / 64.0 } else { 1.0 }
     }
 
     // ---- fsync ----

@@ -2,6 +2,7 @@
 //! them to the drive after the data that must reach it first (ext3's ordered mode).
 
 use headrace_model::filesystem::FilesystemKind;
+use headrace_model::pagecache::PageCache;
 use headrace_model::scheduler::SubmittedIo;
 use headrace_model::{Op as DriveOp, Request};
 
@@ -141,7 +142,7 @@ impl World<'_> {
         // Journalled blocks must also be written to their final location eventually.
         let file = self.instances[metadata].cache_file;
         for block in committed {
-            self.hosts[host].cache.write(file, block, 1);
+            self.hosts[host].cache.write(file, block, 1, PageCache::root());
             self.dirtied(metadata);
         }
         for op in waiters {

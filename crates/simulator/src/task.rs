@@ -57,6 +57,7 @@ impl World<'_> {
             ahead: Ahead::default(),
             clients: Vec::new(),
             held_bytes: 0,
+            group: None,
         })
     }
 
@@ -164,6 +165,7 @@ impl World<'_> {
         }
         self.abandon_reader(task);
         self.hold_memory(task, 0);
+        self.leave_group(task);
         self.enter(task, State::Other, Phase::None);
         self.packet_failed(task);
         for set in 0..self.scenario.files.len() as u32 {

@@ -193,6 +193,6 @@ def _needs_root(trial: Trial, resolved: Resolved) -> list[str]:
             "dropping the whole page cache (without root, only the files of the study are "
             "evicted from it)"
         )
-    if resolved.run.memory_limit is not None:
+    if resolved.run.memory_limit is not None or resolved.run.job_memory_limit is not None:
         needs.append("limiting the memory of jobs")
     return needs

@@ -233,8 +233,11 @@ class Agent(ABC):
         """
 
     @abstractmethod
-    def limit_memory(self, size: int) -> None:
-        """Limit the memory of jobs that are spawned from now on. Raises HeadraceError."""
+    def limit_memory(self, size: int, each: bool) -> None:
+        """Limit the memory of jobs that are spawned from now on: of `each`, or of all together.
+
+        Raises HeadraceError.
+        """
 
     @abstractmethod
     def lift_memory_limit(self) -> None:

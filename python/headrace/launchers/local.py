@@ -46,7 +46,6 @@ from headrace.meters.node_meters import LocalNodeMeters
 from headrace.probes.sampler import Sampler, Samples, Sampling
 from headrace.system import page_cache
 from headrace.system.accounting import UseSoFar, process_use
-from headrace.system.cgroups import MemoryLimit
 from headrace.system.emulator import yield_to_kernel
 from headrace.system.journal import Journal
 from headrace.system.machine_facts import MachineFacts, machine_facts
@@ -57,6 +56,7 @@ from headrace.system.machine_use import (
     started_processes,
     usable_cpus,
 )
+from headrace.system.memory_limits import MemoryLimits
 from headrace.system.storage import storage_of
 from headrace.system.storage_settings import AppliedSetting, KernelSettings, SettingValue
 from headrace.system.waiting import remaining
@@ -90,11 +90,9 @@ class MachineAgent(LocalAgent):
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._node_storage: LocalNodeStorage | None = None
-        self._limits: list[MemoryLimit] = []
+        self._limits = MemoryLimits(journal)
         self._sampler: Sampler | None = None
         self._load: LoadWatch | None = None
-        self._lifted: list[MemoryLimit] = []
-        """Limits that are ending."""
         self._settings = KernelSettings(journal)
         self._meters = LocalNodeMeters()
         self.kernel = self._settings.kernel
@@ -117,20 +115,18 @@ class MachineAgent(LocalAgent):
 
     @override
     def adopt(self, pid: int) -> None:
-        for limit in self._limits:
-            limit.add(pid)
+        self._limits.adopt(pid)
 
     @override
-    def limit_memory(self, size: int) -> None:
-        self._limits.append(MemoryLimit(self._journal, size))
+    def limit_memory(self, size: int, each: bool) -> None:
+        if each:
+            self._limits.limit_each(size)
+        else:
+            self._limits.limit(size)
 
     @override
     def lift_memory_limit(self) -> None:
-        self._lifted += self._limits  # no job is put under them any more, even if closing fails
-        self._limits.clear()
-        while self._lifted:
-            self._lifted[-1].close()
-            self._lifted.pop()
+        self._limits.lift()
 
     @override
     def has_file(self, path: str, content: str) -> bool:
@@ -144,7 +140,7 @@ class MachineAgent(LocalAgent):
 
     @override
     def out_of_memory(self) -> int:
-        return sum(limit.killed() for limit in self._limits)
+        return self._limits.killed()
 
     @override
     def prepare_cache(self, wanted: str, files: Sequence[str], own_device: bool) -> int | None:

@@ -30,6 +30,9 @@ from headrace.units import (
     Seconds,
 )
 
+LEAST_JOB_MEMORY = 2 << 20
+"""Smallest memory limit of a job, in bytes: the simulator's smallest page cache, twice."""
+
 
 class Repeats(Section):
     """Number of repeats of each cell."""
@@ -134,6 +137,12 @@ class RunOptions(Section):
     )
     memory_limit: Bytes | None = Field(
         None, description="memory for the jobs of a node and their page cache (needs root)"
+    )
+    job_memory_limit: Bytes | None = Field(
+        None,
+        ge=LEAST_JOB_MEMORY,
+        description="memory of each job and the page cache that it fills, as batch systems limit "
+        "it (needs root)",
     )
     packets: Literal["adaptive", "static"] = Field(
         "adaptive",
@@ -260,6 +269,11 @@ class RunOptions(Section):
             raise ValueError(
                 f"packet_longest ({self.packet_longest:g} s) is less than packet_shortest "
                 f"({self.packet_shortest:g} s)"
+            )
+        if self.memory_limit is not None and self.job_memory_limit is not None:
+            raise ValueError(
+                "memory_limit is one limit for all jobs of a node, job_memory_limit one for each: "
+                "give one of them"
             )
         if self.nodes * self.slots > MOST_JOBS:
             raise ValueError(

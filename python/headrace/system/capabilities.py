@@ -115,7 +115,7 @@ def _of_jobs(root: bool) -> list[Capability]:
     return [
         Capability(
             "memory control group",
-            "memory_limit: memory for jobs and their page cache",
+            "memory_limit, job_memory_limit: memory for jobs and their page cache",
             root and hierarchy("memory") is not None,
             "run as root, with the memory controller enabled",
         ),

@@ -220,6 +220,10 @@ class MemoryLimit:
                 f"process {pid} cannot be put under the memory limit: {error.strerror}"
             ) from error
 
+    def is_empty(self) -> bool:
+        """Return whether no process is under the limit."""
+        return not (self.group / "cgroup.procs").read_text().strip()
+
     def killed(self) -> int:
         """Return the number of processes that the kernel killed because of the limit."""
         for name in ("memory.events", "memory.oom_control"):

@@ -67,7 +67,7 @@ class ChildEnd:
         if self.killed_for_memory:
             raise ChildOutOfMemoryError(
                 f"{self.program} was killed by the kernel because memory ran out",
-                hint="fewer slots, a higher memory_limit, or smaller jobs",
+                hint="fewer slots, a higher memory_limit or job_memory_limit, or smaller jobs",
             )
         if self.exit_code < 0:
             raise ChildKilledError(

@@ -1,4 +1,5 @@
-//! Extents, the elements of the LRU lists, and files, which index their extents.
+//! Extents, the elements of the LRU lists; those lists, by control group; and files, which index
+//! their extents.
 
 use crate::slots::Id;
 
@@ -27,6 +28,8 @@ pub struct Extent {
     pub state: PageState,
     /// The read-ahead mark (`PG_readahead`): an access of this page starts the next window.
     pub mark: Option<u32>,
+    /// The control group that its pages count to.
+    pub group: Id<Group>,
     pub(super) active: bool,
     pub(super) touched_end: u32,
     pub(super) newer: Option<Id<Extent>>,
@@ -49,4 +52,35 @@ pub struct CachedFile {
     pub(super) hint: std::cell::Cell<Option<Id<Extent>>>,
     /// End of the cached pages: no page at or after this one is in the cache.
     pub(super) pages_end: u32,
+}
+
+/// An LRU list of extents.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct List {
+    pub(super) newest: Option<Id<Extent>>,
+    pub(super) oldest: Option<Id<Extent>>,
+    pub(super) pages: u64,
+}
+
+impl List {
+    pub(super) const EMPTY: List = List { newest: None, oldest: None, pages: 0 };
+}
+
+/// A memory control group with its LRU lists.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    pub(super) lists: [List; 2],
+    pub(super) capacity_pages: u64,
+    /// Dirty pages and those being written.
+    pub(super) unwritten_pages: u64,
+}
+
+impl Group {
+    /// The root group, which has no limit of its own.
+    pub(super) const ROOT: Group =
+        Group { lists: [List::EMPTY; 2], capacity_pages: u64::MAX, unwritten_pages: 0 };
+
+    pub(super) fn pages(&self) -> u64 {
+        self.lists[0].pages + self.lists[1].pages
+    }
 }

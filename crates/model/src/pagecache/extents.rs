@@ -1,6 +1,6 @@
 //! Extents, the elements of the LRU lists and of a file's index: create, split, join and drop.
 
-use super::{CachedFile, Extent, PageCache, PageState, REGION_SHIFT};
+use super::{CachedFile, Extent, Group, PageCache, PageState, REGION_SHIFT};
 use crate::slots::Id;
 
 const MAX_EXTENT_PAGES: u32 = 1024;
@@ -19,6 +19,7 @@ impl PageCache {
         start: u32,
         pages: u32,
         state: PageState,
+        group: Id<Group>,
     ) -> Id<Extent> {
         let extent = Extent {
             file,
@@ -26,6 +27,7 @@ impl PageCache {
             pages,
             state,
             mark: None,
+            group,
             active: false,
             touched_end: start,
             newer: None,
@@ -56,8 +58,8 @@ impl PageCache {
         left.pages = page - e.start;
         left.touched_end = e.touched_end.min(page);
         left.mark = e.mark.filter(|&mark| mark < page);
-        self.lists[usize::from(e.active)].pages -= u64::from(e.end() - page);
-        let right = self.new_extent(e.file, page, e.end() - page, e.state);
+        self.count_listed(extent, -i64::from(e.end() - page));
+        let right = self.new_extent(e.file, page, e.end() - page, e.state, e.group);
         // Both parts keep their age.
         self.unlink(right);
         self.extents[right].active = e.active;
@@ -84,6 +86,7 @@ impl PageCache {
         };
         if l.state != e.state
             || l.active != e.active
+            || l.group != e.group
             || l.pages + e.pages > MAX_EXTENT_PAGES
             || (l.mark.is_some() && e.mark.is_some())
         {
@@ -102,8 +105,7 @@ impl PageCache {
         self.link_newest(left);
         if e.state == PageState::Dirty {
             // `forget` subtracted them.
-            self.dirty_pages += u64::from(e.pages);
-            self.files[e.file].dirty_pages += u64::from(e.pages);
+            self.add_dirty(e.file, e.group, e.pages);
         }
     }
 
@@ -111,10 +113,9 @@ impl PageCache {
     pub(super) fn forget(&mut self, extent: Id<Extent>) {
         let e = self.extents[extent];
         if e.state == PageState::Dirty {
-            self.dirty_pages -= u64::from(e.pages);
-            self.files[e.file].dirty_pages -= u64::from(e.pages);
+            self.drop_dirty(e.file, e.group, e.pages);
         } else if e.state == PageState::Writeback {
-            self.writeback_pages -= u64::from(e.pages);
+            self.drop_writeback(e.group, e.pages);
         }
         self.unlink(extent);
         let region = &mut self.files[e.file].regions[(e.start >> REGION_SHIFT) as usize];

@@ -7,10 +7,11 @@
 //!
 //! `lookup` finds pages, `writeback` makes them dirty and writes them, `reclaim` evicts them, and
 //! `extents` has the operations on extents that these share. `readahead` computes read-ahead
-//! windows, `two_windows` those of kernels before 2.6.23.
+//! windows, `two_windows` those of kernels before 2.6.23. `groups` has memory control groups.
 
 mod extent;
 mod extents;
+mod groups;
 mod lookup;
 pub mod lustre;
 pub mod readahead;
@@ -22,7 +23,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::slots::{Id, Slab};
 
-pub use extent::{CachedFile, Extent, PageIo, PageState};
+use extent::List;
+pub use extent::{CachedFile, Extent, Group, PageIo, PageState};
 pub use writeback::WritebackSpec;
 
 /// Bytes per page.
@@ -31,13 +33,6 @@ pub const PAGE_BYTES: u64 = 4096;
 /// Extents of a file are found by region of 4096 pages (16 MiB). No extent crosses a region
 /// boundary.
 const REGION_SHIFT: u32 = 12;
-
-#[derive(Clone, Copy, Debug, Default)]
-struct List {
-    newest: Option<Id<Extent>>,
-    oldest: Option<Id<Extent>>,
-    pages: u64,
-}
 
 /// Counters of the cache since its creation, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +53,8 @@ pub struct PageCache {
     capacity_pages: u64,
     files: Slab<CachedFile>,
     extents: Slab<Extent>,
-    lists: [List; 2],
+    groups: Slab<Group>,
+    used_pages: u64,
     dirty_pages: u64,
     writeback_pages: u64,
     pub counters: CacheCounters,
@@ -66,11 +62,14 @@ pub struct PageCache {
 
 impl PageCache {
     pub fn new(capacity_bytes: u64) -> Self {
+        let mut groups = Slab::default();
+        groups.insert(Group::ROOT);
         PageCache {
             capacity_pages: (capacity_bytes / PAGE_BYTES).max(256),
             files: Slab::default(),
             extents: Slab::default(),
-            lists: [List::default(); 2],
+            groups,
+            used_pages: 0,
             dirty_pages: 0,
             writeback_pages: 0,
             counters: CacheCounters::default(),
@@ -84,11 +83,11 @@ impl PageCache {
     /// Change the capacity: jobs and the cache share the host's memory.
     pub fn resize(&mut self, capacity_bytes: u64) {
         self.capacity_pages = (capacity_bytes / PAGE_BYTES).max(256);
-        self.make_room(0);
+        self.make_room(Self::root(), 0);
     }
 
     pub fn used_pages(&self) -> u64 {
-        self.lists[0].pages + self.lists[1].pages
+        self.used_pages
     }
 
     /// Register a file and return its number.
@@ -103,7 +102,7 @@ impl PageCache {
             let e = self.extents[extent];
             debug_assert!(matches!(e.state, PageState::Clean | PageState::Dirty));
             if e.state == PageState::Dirty {
-                self.dirty_pages -= u64::from(e.pages);
+                self.drop_dirty(file, e.group, e.pages);
             }
             self.unlink(extent);
             self.free(extent);
@@ -112,20 +111,21 @@ impl PageCache {
         self.files.remove(file);
     }
 
-    /// Start to read pages. They must be missing and form one `piece`.
+    /// Start to read pages, which count to a group. They must be missing and form one `piece`.
     pub fn start_reading(
         &mut self,
         file: Id<CachedFile>,
         start: u32,
         pages: u32,
         io: Id<PageIo>,
+        group: Id<Group>,
     ) -> Id<Extent> {
-        self.add_read(file, start, pages, PageState::Reading(io))
+        self.add_read(file, start, pages, PageState::Reading(io), group)
     }
 
     /// Put clean pages into the cache without I/O. They must be missing and form one `piece`.
     pub fn fill(&mut self, file: Id<CachedFile>, start: u32, pages: u32) {
-        let extent = self.add_read(file, start, pages, PageState::Clean);
+        let extent = self.add_read(file, start, pages, PageState::Clean, Self::root());
         self.join_left(extent);
     }
 
@@ -135,9 +135,10 @@ impl PageCache {
         start: u32,
         pages: u32,
         state: PageState,
+        group: Id<Group>,
     ) -> Id<Extent> {
-        self.make_room(u64::from(pages));
-        let extent = self.new_extent(file, start, pages, state);
+        self.make_room(group, u64::from(pages));
+        let extent = self.new_extent(file, start, pages, state, group);
         self.counters.read_pages += u64::from(pages);
         extent
     }

@@ -5,6 +5,10 @@ use proptest::prelude::*;
 use super::*;
 
 fn read(cache: &mut PageCache, file: Id<CachedFile>, start: u32, pages: u32) {
+    read_in(cache, file, start, pages, PageCache::root());
+}
+
+fn read_in(cache: &mut PageCache, file: Id<CachedFile>, start: u32, pages: u32, group: Id<Group>) {
     let mut page = start;
     while page < start + pages {
         if let Some(extent) = cache.find(file, page) {
@@ -13,8 +17,8 @@ fn read(cache: &mut PageCache, file: Id<CachedFile>, start: u32, pages: u32) {
             page = to;
         } else {
             let missing = cache.next_cached(file, page, start + pages) - page;
-            let piece = PageCache::piece(page, missing);
-            let extent = cache.start_reading(file, page, piece, Id::at(0));
+            let piece = PageCache::piece(page, missing.min(64));
+            let extent = cache.start_reading(file, page, piece, Id::at(0), group);
             cache.finish_reading(extent);
         }
     }
@@ -51,7 +55,7 @@ fn pages_used_twice_outlive_pages_used_once() {
 fn a_page_used_again_leaves_its_neighbours_where_they_are() {
     let mut cache = PageCache::new(1000 * PAGE_BYTES);
     let file = cache.add_file();
-    cache.write(file, 0, 800);
+    cache.write(file, 0, 800, PageCache::root());
     while let Some(extent) = cache.next_dirty(file, 0) {
         cache.start_writeback(extent);
         cache.finish_writeback(extent);
@@ -93,8 +97,8 @@ fn writing_dirties_and_write_back_cleans() {
     let mut cache = PageCache::new(1 << 30);
     let file = cache.add_file();
     read(&mut cache, file, 0, 64);
-    assert_eq!(cache.write(file, 16, 100), 100);
-    assert_eq!(cache.write(file, 16, 100), 0);
+    assert_eq!(cache.write(file, 16, 100, PageCache::root()), 100);
+    assert_eq!(cache.write(file, 16, 100, PageCache::root()), 0);
     assert_eq!((cache.dirty_pages(), cache.file_dirty_pages(file)), (100, 100));
     while let Some(extent) = cache.next_dirty(file, 0) {
         cache.start_writeback(extent);
@@ -103,7 +107,64 @@ fn writing_dirties_and_write_back_cleans() {
     assert_eq!((cache.dirty_pages(), cache.writeback_pages(), cache.used_pages()), (0, 0, 116));
 }
 
+#[test]
+fn a_group_reclaims_its_own_pages() {
+    let mut cache = PageCache::new(1000 * PAGE_BYTES);
+    let [shared, own] = [cache.add_file(), cache.add_file()];
+    read(&mut cache, shared, 0, 300);
+    let group = cache.add_group(200 * PAGE_BYTES);
+    read_in(&mut cache, shared, 0, 300, group);
+    assert_eq!(cache.group_pages(group), 0, "pages count to the group that read them first");
+    read_in(&mut cache, own, 0, 500, group);
+    assert_eq!((cache.group_pages(group), cache.used_pages()), (200, 500));
+    assert_eq!(cache.next_missing(shared, 0, 300), 300);
+    assert_eq!(cache.missing_pages(own, 0, 500), 300);
+    cache.resize_group(group, 50 * PAGE_BYTES);
+    assert_eq!((cache.group_pages(group), cache.used_pages()), (50, 350));
+    // What a removed group read stays, and no limit applies to it any more.
+    cache.remove_group(group);
+    assert_eq!(cache.used_pages(), 350);
+    read(&mut cache, own, 0, 500);
+    assert_eq!(cache.used_pages(), 800);
+}
+
 proptest! {
+    /// Whatever groups read and write: no group has more clean pages than its capacity, and their
+    /// pages are those of the cache.
+    #[test]
+    fn pages_of_groups_are_those_of_the_cache(
+        steps in prop::collection::vec((0..4u8, 0..3usize, 0..4000u32, 1..600u32), 1..80)
+    ) {
+        let mut cache = PageCache::new(3000 * PAGE_BYTES);
+        let file = cache.add_file();
+        let capacities = [1000, 500, 2000];
+        let mut groups = capacities.map(|pages| cache.add_group(pages * PAGE_BYTES));
+        for (kind, number, start, pages) in steps {
+            let group = groups[number];
+            match kind {
+                0 => read_in(&mut cache, file, start, pages, group),
+                1 => { cache.write(file, start, pages, group); }
+                2 => while let Some(extent) = cache.next_dirty(file, start) {
+                    cache.start_writeback(extent);
+                    cache.finish_writeback(extent);
+                },
+                _ => {
+                    cache.remove_group(group);
+                    groups[number] = cache.add_group(capacities[number] * PAGE_BYTES);
+                }
+            }
+            let of = |pick: fn(&Group) -> u64| -> u64 {
+                groups.iter().chain([&PageCache::root()]).map(|&g| pick(&cache.groups[g])).sum()
+            };
+            prop_assert_eq!(of(Group::pages), cache.used_pages());
+            prop_assert_eq!(of(|g| g.unwritten_pages), cache.dirty_pages());
+            for (group, capacity) in groups.iter().zip(capacities) {
+                let g = &cache.groups[*group];
+                prop_assert!(g.pages() <= capacity + g.unwritten_pages);
+            }
+        }
+    }
+
     #[test]
     fn counts_hold_under_any_use(
         steps in prop::collection::vec((0..3u8, 0..2u32, 0..9000u32, 1..600u32), 1..80)
@@ -114,7 +175,7 @@ proptest! {
             let file = files[file as usize];
             match kind {
                 0 => read(&mut cache, file, start, pages),
-                1 => { cache.write(file, start, pages); }
+                1 => { cache.write(file, start, pages, PageCache::root()); }
                 _ => while let Some(extent) = cache.next_dirty(file, start) {
                     cache.start_writeback(extent);
                     cache.finish_writeback(extent);

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CachedFile, Extent, PageCache, PageState, PAGE_BYTES, REGION_SHIFT};
+use super::{CachedFile, Extent, Group, PageCache, PageState, PAGE_BYTES, REGION_SHIFT};
 use crate::slots::Id;
 
 /// Writeback settings, as in `/proc/sys/vm`.
@@ -85,8 +85,9 @@ impl PageCache {
         None
     }
 
-    /// Record a write of pages `start..start + pages`; return how many become dirty.
-    pub fn write(&mut self, file: Id<CachedFile>, start: u32, pages: u32) -> u64 {
+    /// Record a write of pages `start..start + pages`; return how many become dirty. New pages count
+    /// to a group.
+    pub fn write(&mut self, file: Id<CachedFile>, start: u32, pages: u32, group: Id<Group>) -> u64 {
         let end = start + pages;
         let mut page = start;
         let mut dirtied = 0;
@@ -94,12 +95,11 @@ impl PageCache {
             let Some(extent) = self.find(file, page) else {
                 let missing = self.next_cached(file, page, end) - page;
                 let piece = Self::piece(page, missing);
-                self.make_room(u64::from(piece));
-                let extent = self.new_extent(file, page, piece, PageState::Dirty);
+                self.make_room(group, u64::from(piece));
+                let extent = self.new_extent(file, page, piece, PageState::Dirty, group);
                 self.extents[extent].touched_end = page + piece;
                 dirtied += u64::from(piece);
-                self.dirty_pages += u64::from(piece);
-                self.files[file].dirty_pages += u64::from(piece);
+                self.add_dirty(file, group, piece);
                 page += piece;
                 self.join_left(extent);
                 continue;
@@ -115,10 +115,9 @@ impl PageCache {
                 }
                 let e = &mut self.extents[extent];
                 e.state = PageState::Dirty;
-                let count = u64::from(e.pages);
-                dirtied += count;
-                self.dirty_pages += count;
-                self.files[file].dirty_pages += count;
+                let (owner, count) = (e.group, e.pages);
+                dirtied += u64::from(count);
+                self.add_dirty(file, owner, count);
             }
             page = upto;
         }
@@ -130,10 +129,9 @@ impl PageCache {
         let e = &mut self.extents[extent];
         debug_assert_eq!(e.state, PageState::Dirty);
         e.state = PageState::Writeback;
-        let (file, pages) = (e.file, u64::from(e.pages));
-        self.dirty_pages -= pages;
-        self.files[file].dirty_pages -= pages;
-        self.writeback_pages += pages;
+        let (file, group, pages) = (e.file, e.group, e.pages);
+        self.drop_dirty(file, group, pages);
+        self.add_writeback(group, pages);
     }
 
     /// Complete a writeback: the extent becomes clean.
@@ -141,12 +139,10 @@ impl PageCache {
         let e = &mut self.extents[extent];
         debug_assert_eq!(e.state, PageState::Writeback);
         e.state = PageState::Clean;
-        let pages = u64::from(e.pages);
-        self.writeback_pages -= pages;
-        self.counters.written_pages += pages;
+        let (group, pages) = (e.group, e.pages);
+        self.drop_writeback(group, pages);
+        self.counters.written_pages += u64::from(pages);
         self.join_left(extent);
-        if self.used_pages() > self.capacity_pages {
-            self.make_room(0);
-        }
+        self.make_room(group, 0);
     }
 }

@@ -36,7 +36,7 @@ impl World<'_> {
             let pages = PageCache::piece(from, (until - from).min(most));
             let bytes =
                 (u64::from(pages) * PAGE_BYTES).min(file_bytes.saturating_sub(offset)).max(1);
-            let io = self.start_fill(host, op.instance, from, pages);
+            let io = self.start_fill(host, op.instance, from, pages, self.group_of(&op));
             let job = op.job;
             let asked = Asked { service, file, piece, bytes, client: host, of_server, job };
             self.send_read(asked, io);

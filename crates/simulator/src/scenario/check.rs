@@ -6,7 +6,7 @@ use headrace_model::pagecache::PAGE_BYTES;
 
 use super::{
     BackendSpec, Feed, HostSpec, Load, PacketRules, Place, Scenario, ScenarioError, ServiceKind,
-    ServiceSpec, Share, Step,
+    ServiceSpec, Share, Step, LEAST_CACHE_BYTES,
 };
 
 fn positive(path: String, value: f64) -> Result<(), ScenarioError> {
@@ -412,10 +412,29 @@ impl Scenario {
         Ok(())
     }
 
+    /// Check that a job's memory limit leaves page cache.
+    fn check_job_memory(&self, profile: usize) -> Result<(), ScenarioError> {
+        let (limit, held) = (self.run.job_memory_limit_bytes, self.profiles[profile].memory_bytes);
+        if limit > 0 && limit < 2 * LEAST_CACHE_BYTES {
+            let allowed = format!("0 (no limit), or at least {}", 2 * LEAST_CACHE_BYTES);
+            return Err(ScenarioError::new("run.job_memory_limit_bytes", limit, &allowed));
+        }
+        if limit > 0 && held + LEAST_CACHE_BYTES > limit {
+            let path = format!("profiles[{profile}].memory_bytes");
+            let allowed = format!(
+                "at most {}, since each job has {limit} with its page cache",
+                limit - LEAST_CACHE_BYTES
+            );
+            return Err(ScenarioError::new(path, held, &allowed));
+        }
+        Ok(())
+    }
+
     /// Check that the nodes that run jobs have memory for them, and the volumes of their files.
     fn check_nodes(&self) -> Result<(), ScenarioError> {
         let run = &self.run;
         let profile = self.profiles.iter().position(|p| p.name == run.profile).unwrap_or_default();
+        self.check_job_memory(profile)?;
         let nodes =
             self.nodes.iter().filter(|n| run.nodes.is_empty() || run.nodes.contains(&n.name));
         for node in nodes {

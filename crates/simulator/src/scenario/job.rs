@@ -319,6 +319,10 @@ pub enum Step {
     },
 }
 
+/// A job needs at least so much page cache; with less its host, or its control group, is out of
+/// memory.
+pub const LEAST_CACHE_BYTES: u64 = 1 << 20;
+
 /// The work of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -453,6 +457,9 @@ pub struct RunSpec {
     /// Abort the run at this time; 0: never.
     #[serde(default)]
     pub timeout_ns: u64,
+    /// Memory of each job, with the page cache that it fills (a control group per job); 0: no limit.
+    #[serde(default)]
+    pub job_memory_limit_bytes: u64,
     /// End a job at its first failed read or write, like a program that treats I/O errors as fatal;
     /// otherwise it continues.
     #[serde(default)]

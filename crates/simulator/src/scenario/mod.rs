@@ -64,7 +64,7 @@ use serde::{Deserialize, Serialize};
 pub use host::{HostSpec, NetworkPort, VirtualisationSpec, VolumeSpec};
 pub use job::{
     Access, Assign, Feed, FileSetSpec, Load, Order, PacketRules, PacketSpec, PatternOp, Place,
-    ProfileSpec, RunSpec, Share, Split, Step,
+    ProfileSpec, RunSpec, Share, Split, Step, LEAST_CACHE_BYTES,
 };
 pub(crate) use service::SettledTuning;
 pub use service::{

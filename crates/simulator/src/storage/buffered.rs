@@ -213,7 +213,8 @@ impl World<'_> {
         if op.stage == OpStage::Submitting {
             self.ops[index].stage = OpStage::Submitted;
             let file = self.instances[op.instance].cache_file;
-            self.hosts[host].cache.write(file, op.cursor, op.end - op.cursor);
+            let group = self.group_of(&op);
+            self.hosts[host].cache.write(file, op.cursor, op.end - op.cursor, group);
             self.grow(op.instance, op.offset + op.length);
             if let Mounted::Volume(volume) = self.mounts[mount as usize].mounted {
                 self.allocate_early(volume, op.instance, op.cursor, op.end);
@@ -221,10 +222,9 @@ impl World<'_> {
             self.dirtied(op.instance);
             self.pump(mount);
         }
-        let h = &mut self.hosts[host];
-        if h.cache.dirty_pages() + h.cache.writeback_pages() > h.dirty_limit_pages {
+        if self.has_too_many_dirty_pages(index, host, false) {
             // balance_dirty_pages: the writer waits until enough dirty data has been written.
-            h.throttled.push_back(index);
+            self.hosts[host].throttled.push_back(index);
             return false;
         }
         true

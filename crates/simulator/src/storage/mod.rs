@@ -10,7 +10,8 @@ mod instances;
 mod volume;
 
 use headrace_model::pagecache::readahead::ReadAhead;
-use headrace_model::pagecache::PAGE_BYTES;
+use headrace_model::pagecache::{Group, PAGE_BYTES};
+use headrace_model::slots::Id;
 
 use crate::ids::{InstanceId, IoId, JobId, OpId};
 use crate::world::{Io, IoKind, Op, OpKind, OpStage, Parent, World};
@@ -122,19 +123,20 @@ impl World<'_> {
         self.ios[io].waiters = Some(index);
     }
 
-    /// Create the I/O that fills missing pages of a file's cache.
+    /// Create the I/O that fills missing pages of a file's cache. They count to a control group.
     pub(crate) fn start_fill(
         &mut self,
         host: u32,
         instance: InstanceId,
         from: u32,
         pages: u32,
+        group: Id<Group>,
     ) -> IoId {
         let i = &mut self.instances[instance];
         i.ios += 1;
         let io = self.ios.next_id();
         let cache = &mut self.hosts[host as usize].cache;
-        let extent = cache.start_reading(i.cache_file, from, pages, io);
+        let extent = cache.start_reading(i.cache_file, from, pages, io, group);
         self.ios.insert(Io { kind: IoKind::Fill { extent }, instance, waiters: None })
     }
 

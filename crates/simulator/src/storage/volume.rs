@@ -49,7 +49,8 @@ impl World<'_> {
             };
             let max = self.volumes[volume as usize].max_bio_pages;
             let pages = PageCache::piece(from, pages.min(until - from).min(max));
-            let io = self.start_fill(host as u32, op.instance, from, pages);
+            let group = self.group_of(&op);
+            let io = self.start_fill(host as u32, op.instance, from, pages, group);
             self.submit_to_drive(volume, io, DriveOp::Read, sector, pages, op.process, true);
             self.count_device(op.job, u64::from(pages) * PAGE_BYTES);
             self.ops[index].submit_from = from + pages;
@@ -123,7 +124,7 @@ impl World<'_> {
             return true;
         }
         let op = self.ops[index];
-        let io = self.start_fill(host as u32, instance, block, 1);
+        let io = self.start_fill(host as u32, instance, block, 1, self.group_of(&op));
         let sector = self.volumes[volume as usize].fs.metadata_sector(block);
         self.submit_to_drive(volume, io, DriveOp::Read, sector, 1, op.process, true);
         self.count_device(op.job, PAGE_BYTES);

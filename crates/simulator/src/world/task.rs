@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 
 use headrace_model::pagecache::readahead::ReadAhead;
+use headrace_model::pagecache::Group;
+use headrace_model::slots::Id;
 use headrace_model::stream::Stream;
 use headrace_model::Nanos;
 
@@ -169,6 +171,8 @@ pub(crate) struct Task {
     pub clients: Vec<u32>,
     /// Memory that it holds, in its host's `held_bytes`.
     pub held_bytes: u64,
+    /// Its control group, if jobs have a memory limit.
+    pub group: Option<Id<Group>>,
 }
 
 impl Task {

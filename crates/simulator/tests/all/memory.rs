@@ -130,6 +130,79 @@ fn rates_below_zero_are_refused() {
     assert!(error.contains("nodes[0].first_touch_bytes_per_s"), "{error}");
 }
 
+/// Bytes read from the drive and the outcome, of two jobs that read their own file of 1 GB twice,
+/// with a limit for each.
+fn limited(limit_bytes: u64) -> (f64, Outcome) {
+    let mut scenario = alone(json!([reading(false), reading(false)]));
+    scenario["run"]["slots_per_node"] = json!(2);
+    scenario["run"]["load"]["jobs"] = json!(2);
+    scenario["files"][0]["count"] = json!(2);
+    scenario["run"]["job_memory_limit_bytes"] = json!(limit_bytes);
+    let out = outcome(&scenario);
+    (out.drives[0].read_bytes as f64 / 1e9, out)
+}
+
+#[test]
+fn a_job_with_a_limit_keeps_no_more_page_cache() {
+    let near = |got: f64, expected: f64| (got / expected - 1.0).abs() < 0.02;
+    // 4 GB hold both files; 0.5 GB hold none, though memory is free; 1.2 GB hold one each.
+    assert!(near(limited(0).0, 2.0));
+    assert!(near(limited(500_000_000).0, 4.0), "{}", limited(500_000_000).0);
+    assert!(near(limited(1_200_000_000).0, 2.0));
+}
+
+#[test]
+fn the_page_cache_of_a_job_stays_when_it_ends() {
+    // The second job finds what the first has left and what it may read itself.
+    let mut scenario = alone(json!([reading(false)]));
+    scenario["run"]["load"]["jobs"] = json!(3);
+    scenario["run"]["job_memory_limit_bytes"] = json!(500_000_000);
+    let read = outcome(&scenario).drives[0].read_bytes as f64 / 1e9;
+    assert!((1.4..2.6).contains(&read), "{read}");
+}
+
+#[test]
+fn a_job_above_its_limit_is_killed_though_its_node_has_memory() {
+    let hold = |bytes: u64| json!([{"do": "memory", "bytes": bytes}, {"do": "wait", "wait_ns": 1}]);
+    let failed = |bytes: u64, limit_bytes: u64| {
+        let mut scenario = alone(hold(bytes));
+        scenario["profiles"][0]["memory_bytes"] = json!(100_000_000);
+        scenario["run"]["job_memory_limit_bytes"] = json!(limit_bytes);
+        outcome(&scenario).jobs[0].failed
+    };
+    assert!(!failed(1_000_000_000, 0));
+    assert!(!failed(1_000_000_000, 1_200_000_000));
+    assert!(failed(1_000_000_000, 1_000_000_000));
+}
+
+#[test]
+fn dirty_limits_of_a_job_are_shares_of_its_own_memory() {
+    let waited = |limit_bytes: u64| {
+        let mut scenario = alone(json!([
+            {"do": "create", "file": "output"},
+            {"do": "pattern", "file": "output", "op": "write", "count": 500,
+             "length_bytes": 1_000_000}]));
+        scenario["run"]["job_memory_limit_bytes"] = json!(limit_bytes);
+        outcome(&scenario).jobs[0].phases.write_ns as f64 * 1e-9
+    };
+    assert!(waited(0) < 0.1 && waited(3_000_000_000) < 0.1);
+    assert!(waited(1_000_000_000) > 1.0, "{}", waited(1_000_000_000));
+}
+
+#[test]
+fn a_limit_below_what_a_job_holds_is_refused() {
+    let refusal = |limit_bytes: u64| {
+        let mut scenario = alone(json!([reading(false)]));
+        scenario["profiles"][0]["memory_bytes"] = json!(100_000_000);
+        scenario["run"]["job_memory_limit_bytes"] = json!(limit_bytes);
+        let parsed = Scenario::from_json(&scenario.to_string());
+        parsed.err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert!(refusal(100_500_000).contains("profiles[0].memory_bytes"));
+    assert!(refusal(1_000_000).contains("run.job_memory_limit_bytes"));
+    assert_eq!(refusal(110_000_000), "");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
@@ -140,6 +213,7 @@ proptest! {
         sizes in prop::collection::vec(0u64..4_500_000_000, 1..6),
         slots in 1u32..4,
         hold in any::<bool>(),
+        limit in prop::option::of(200_000_000u64..3_000_000_000),
     ) {
         let mut steps: Vec<Value> = sizes
             .iter()
@@ -151,14 +225,16 @@ proptest! {
         let mut scenario = alone(json!(steps));
         scenario["run"]["slots_per_node"] = json!(slots);
         scenario["run"]["load"]["jobs"] = json!(5);
+        scenario["run"]["job_memory_limit_bytes"] = json!(limit.unwrap_or(0));
         let out = outcome(&scenario);
         prop_assert_eq!(out.jobs.len(), 5);
         // A job alone that needs less than the node has always gets it.
         let most = sizes.iter().max().unwrap() + if hold { 200_000_000 } else { 0 };
-        if slots == 1 && most < 3_700_000_000 {
+        let least = limit.unwrap_or(3_700_000_000).min(3_700_000_000);
+        if slots == 1 && most < least - (1 << 20) {
             prop_assert!(out.jobs.iter().all(|job| !job.failed));
         }
-        if most > 4_000_000_000 {
+        if most > limit.unwrap_or(4_000_000_000) + if hold { 200_000_000 } else { 0 } {
             prop_assert!(out.jobs.iter().all(|job| job.failed));
         }
     }

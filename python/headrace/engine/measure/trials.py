@@ -186,10 +186,11 @@ class _TrialRun:
 
     def _limit_memory(self) -> None:
         """Limit the memory of jobs on each node, if the run requests a limit."""
-        if self._run.memory_limit is not None:
-            for agent in self.prepared.nodes.agents[: self._run.nodes]:
+        size, of_each = self._run.memory_limit, self._run.job_memory_limit
+        for agent in self.prepared.nodes.agents[: self._run.nodes]:
+            if (limit := size if of_each is None else of_each) is not None:
                 self.teardown.later("lifting the memory limit", agent.lift_memory_limit)
-                agent.limit_memory(self._run.memory_limit)
+                agent.limit_memory(limit, of_each is not None)
 
     def _prepare_cache(self, layout: DatasetLayout) -> None:
         prepared, cache = self.prepared, self._run.cache

@@ -191,6 +191,8 @@ def _run(resolved: Resolved, job: ModelledJob, nodes: int) -> RunSpec:
         "load": load,
         **job.run,
     }
+    if options.job_memory_limit is not None:
+        made["job_memory_limit_bytes"] = options.job_memory_limit
     if options.feed == "packets":
         made["feed"] = _feed(options, job, options.slots * nodes)
     return made

@@ -87,8 +87,8 @@ class RemoteAgent(Agent):
         self.connection.call(Agent.adopt, pid)
 
     @override
-    def limit_memory(self, size: int) -> None:
-        self.connection.call(Agent.limit_memory, size)
+    def limit_memory(self, size: int, each: bool) -> None:
+        self.connection.call(Agent.limit_memory, size, each)
 
     @override
     def lift_memory_limit(self) -> None:
