@@ -11,6 +11,7 @@ is not what users have; no order can fail, as no modules import each other
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -181,11 +182,12 @@ def _serve(orders: socket.socket) -> _Order | None:
     running: dict[int, tuple[int, socket.socket]] = {}
     while True:
         ready, _, _ = select.select([orders, *running], [], [])
-        for pidfd in set(ready) & set(running):
+        for pidfd in [each for each in running if each in ready]:
             pid, channel = running.pop(pidfd)
             os.close(pidfd)
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            with channel:
+            # Who gave the order may have given it up.
+            with channel, contextlib.suppress(BrokenPipeError):
                 _tell(channel, code)
         if orders not in ready:
             continue

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.system import network_namespaces
 from workspace import Workspace
 
 CRASH = """
@@ -41,7 +42,8 @@ def test_one_undo_action_that_fails_keeps_nothing_else_from_being_undone(
     environment = {**os.environ, **workspace.environment}
     ended = subprocess.run([sys.executable, "-c", CRASH, folder, name], env=environment)
     assert ended.returncode == -signal.SIGKILL
-    namespace = Path("/run/netns") / name
+    namespace, other = Path("/run/netns") / name, f"{name}-other"
+    network_namespaces.create(other)
     subprocess.run(["mount", "--bind", "/proc/self/ns/net", namespace], check=True)
     try:
         ended = workspace.run("undo")
@@ -51,7 +53,12 @@ def test_one_undo_action_that_fails_keeps_nothing_else_from_being_undone(
         assert "busy" in failed[0]
         assert list(folder.iterdir()) == [], "what comes after it and before it is undone"
     finally:
-        subprocess.run(["umount", "--all-targets", namespace], check=False, capture_output=True)
+        # One mount after the other: --all-targets would unmount every namespace of the machine,
+        # since all are of one file system.
+        while subprocess.run(["umount", namespace], capture_output=True).returncode == 0:
+            pass
+        network_namespaces.call_inside(other, lambda: None)
+        network_namespaces.delete(other)
     ended = workspace.run("undo")
     assert ended.returncode == 0 and "FAILED" not in ended.stdout
     assert not namespace.exists()
