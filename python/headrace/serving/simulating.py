@@ -1,6 +1,6 @@
 """The process that simulates what-if studies: one study at a time, each point sent as it is done.
 
-`python -m headrace.serving.simulating` reads requests from its input, one JSON object a line, and
+`main`, in a process of its own, reads requests from its input, one JSON object a line, and
 writes answers to its output; it ends with its input, and so with the server. A process of its own
 keeps the server's answers quick; its imports are done once.
 """
@@ -110,7 +110,3 @@ def _point(
 def _say(point: SimulatedPoint) -> None:
     sys.stdout.write(json.dumps(msgspec.to_builtins(point)) + "\n")
     sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()

@@ -53,7 +53,7 @@ class WhatIfWorker:
             if self._process is not None and self._process.poll() is None:
                 return
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "headrace.serving.simulating"],
+                [sys.executable, "-c", "from headrace.serving.simulating import main; main()"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 # Ctrl-C in the terminal is for the server, which ends it.
                 start_new_session=True,
