@@ -142,7 +142,7 @@ class ServerFault(InjectedFault):
             )
 
     def _command(self, task: str, location: Location, value: str) -> list[str]:
-        argv = [sys.executable, "-m", "headrace.faults.pulse", task, self._place, value]
+        argv = [sys.executable, "-P", "-m", "headrace.faults.pulse", task, self._place, value]
         if location.cluster is None:
             return argv
         return next(iter(location.cluster)).command(argv)

@@ -81,7 +81,7 @@ class Runs:
             log = self._root / f"{name}.log"
             with log.open("xb") as output:
                 process = subprocess.Popen(
-                    [sys.executable, "-m", "headrace", command, str(file), "--results",
+                    [sys.executable, "-P", "-m", "headrace", command, str(file), "--results",
                      str(self._root / name)],
                     cwd=self._root, stdin=subprocess.DEVNULL, stdout=output,
                     stderr=subprocess.STDOUT, start_new_session=True,

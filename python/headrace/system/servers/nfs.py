@@ -253,7 +253,7 @@ def _mount_by_kernel(
 def _mount_by_fuse(
     journal: Journal, node: Node | None, settings: ClientSettings, log: Path
 ) -> Started:
-    argv = [sys.executable, "-m", "headrace.system.servers.nfs_fuse", settings.as_json()]
+    argv = [sys.executable, "-P", "-m", "headrace.system.servers.nfs_fuse", settings.as_json()]
     with log.open("ab") as output:
         process = (
             node.start(journal, argv, output=output)

@@ -82,7 +82,7 @@ def _command(source: str, place: Path) -> list[str]:
         return ["cp", "--reflink=never", "--sparse=never", "--", source, str(place)]
     if (command := protocol_of(source).copy_command(source, str(place))) is not None:
         return command
-    return [sys.executable, "-m", "headrace.workloads.staging.copying", source, str(place)]
+    return [sys.executable, "-P", "-m", "headrace.workloads.staging.copying", source, str(place)]
 
 
 def _write_out(path: Path) -> None:
