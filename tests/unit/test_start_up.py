@@ -71,7 +71,8 @@ def test_validate_imports_what_the_study_names(tmp_path: Path) -> None:
         "workloads": {"analysis", "scan"},
         "faults": {"disk_full"},
         "meters": set[str](),
-        "launchers": {"batch"},  # its options are part of [run]
+        # Their interface, and the options of [run].
+        "launchers": {"agent", "batch", "job_events", "nodes"},
     }
     for name, allowed in used.items():
         package = f"headrace.{name}"
