@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,30 @@ from headrace.targets import TargetContext
 from served_targets import made, standing
 from workspace import HEADRACE, Workspace
 
-SPIN = (
-    "import time\nend = time.process_time() + 1.5\nwhile time.process_time() < end: sum(range(999))"
+Judged = tuple[dict[str, Any], subprocess.CompletedProcess[str]]
+"""A verdict, and the command that gave it."""
+
+ENOUGH_SAMPLES = 50
+"""So many bound the parts of the time (`headrace.verdict.shares`)."""
+DOUBLINGS = 7
+
+AGE_S = (
+    "time.clock_gettime(time.CLOCK_BOOTTIME)"
+    " - int(open('/proc/self/stat').read().rpartition(')')[2].split()[19])"
+    " / os.sysconf('SC_CLK_TCK')"
 )
+"""Time since a program began, in Python: on a busy machine its start takes long."""
+
+
+def spin(cpu_s: float) -> str:
+    """Return a program that computes for so long."""
+    return (
+        f"import time\nend = time.process_time() + {cpu_s}\n"
+        "while time.process_time() < end: sum(range(999))"
+    )
+
+
+SPIN = spin(1.5)
 
 
 @pytest.fixture
@@ -31,15 +53,28 @@ def workspace(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path, tmp_path / "cache")
 
 
-def why(
-    workspace: Workspace, *command: str, code: int = 0
-) -> tuple[dict[str, Any], subprocess.CompletedProcess[str]]:
-    """Return the verdict, and the command that gave it."""
+def why(workspace: Workspace, *command: str, code: int = 0) -> Judged:
+    """Run the command and judge it."""
     ended = workspace.run("why", "--keep", "kept", "--", *command)
     assert ended.returncode == code, ended.stderr
     lines = ended.stderr.splitlines()[-5:]
     assert max(map(len, lines)) <= 80
-    return json.loads((workspace.place / "kept" / "verdict.json").read_text()), ended
+    return kept(workspace), ended
+
+
+def kept(workspace: Workspace) -> dict[str, Any]:
+    return json.loads((workspace.place / "kept" / "verdict.json").read_text())
+
+
+def decided(judge: Callable[[int], Judged], amount: int) -> Judged:
+    """Judge more and more work until there is enough, as `why` advises: fast machines do it in no
+    time, and busy ones leave no CPU to samples."""
+    for doublings in range(DOUBLINGS):
+        verdict, ended = judge(amount << doublings)
+        enough = verdict["observation"]["samples"] >= ENOUGH_SAMPLES
+        if enough and verdict["limit"]["kind"] != "too-short":
+            return verdict, ended
+    raise AssertionError("too short to judge, whatever the work")
 
 
 def part(verdict: dict[str, Any], *kinds: str) -> float:
@@ -49,7 +84,9 @@ def part(verdict: dict[str, Any], *kinds: str) -> float:
 
 
 def test_a_loop_is_limited_by_the_cpu_and_no_storage_would_help(workspace: Workspace) -> None:
-    verdict, ended = why(workspace, sys.executable, "-c", f"{SPIN}\nprint('done')")
+    verdict, ended = decided(
+        lambda cpu_s: why(workspace, sys.executable, "-c", f"{spin(cpu_s)}\nprint('done')"), 1
+    )
     assert ended.stdout == "done\n"
     # Other programs may use the CPUs, too.
     assert verdict["limit"]["kind"] in ("cpu", "wait-cpu")
@@ -61,14 +98,16 @@ def test_a_loop_is_limited_by_the_cpu_and_no_storage_would_help(workspace: Works
 def test_two_processes_on_one_core_wait_for_it(workspace: Workspace) -> None:
     both = '"$0" -c "$1" & "$0" -c "$1" & wait'
     core = str(min(os.sched_getaffinity(0)))
-    verdict, ended = why(workspace, "taskset", "-c", core, "sh", "-c", both, sys.executable, SPIN)
+    on_one = ("taskset", "-c", core, "sh", "-c", both, sys.executable)
+    verdict, ended = decided(lambda cpu_s: why(workspace, *on_one, spin(cpu_s)), 1)
     assert part(verdict, "wait-cpu") > 0.4
     if verdict["limit"]["kind"] == "wait-cpu":
         assert "fewer jobs at once" in ended.stderr
 
 
 def test_a_program_that_sleeps_waits_for_nothing_of_this_machine(workspace: Workspace) -> None:
-    verdict, ended = why(workspace, sys.executable, "-c", "import time; time.sleep(3)")
+    sleep = f"import os, time; time.sleep(max(2, 3 * ({AGE_S})))\n"
+    verdict, ended = decided(lambda times: why(workspace, sys.executable, "-c", sleep * times), 1)
     assert verdict["limit"]["kind"] == "sleep", verdict
     assert part(verdict, "sleep") > 0.6
     assert "it sleeps" in ended.stderr
@@ -76,23 +115,31 @@ def test_a_program_that_sleeps_waits_for_nothing_of_this_machine(workspace: Work
 
 def test_a_client_waits_for_its_connection(workspace: Workspace) -> None:
     serve = """
-import socket, time
+import socket, sys, time
 server = socket.create_server(("127.0.0.1", 0))
 print(server.getsockname()[1], flush=True)
 accepted, _ = server.accept()
-time.sleep(2)
+time.sleep(max(2, 3 * float(accepted.recv(100))) * int(sys.argv[1]))
 accepted.sendall(b"late")
 """
-    server = subprocess.Popen([sys.executable, "-c", serve], stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    port = server.stdout.readline().strip()
-    receive = f"import socket; socket.create_connection(('127.0.0.1', {port})).recv(10)"
-    try:
-        verdict, ended = why(workspace, sys.executable, "-c", receive)
-    finally:
-        server.wait(20)
+    receive = f"""
+import os, socket, sys, time
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as server:
+    server.sendall(str({AGE_S}).encode())
+    server.recv(10)
+"""
+    ports: list[str] = []
+
+    def judge(times: int) -> Judged:
+        command = [sys.executable, "-c", serve, str(times)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+            assert server.stdout is not None
+            ports.append(server.stdout.readline().strip())
+            return why(workspace, sys.executable, "-c", receive, ports[-1])
+
+    verdict, ended = decided(judge, 1)
     assert verdict["limit"]["kind"] == "connection", verdict
-    assert f"127.0.0.1:{port}" in ended.stderr
+    assert f"127.0.0.1:{ports[-1]}" in ended.stderr
 
 
 def test_a_short_program_is_not_judged(workspace: Workspace) -> None:
@@ -113,15 +160,18 @@ def test_exit_code_signal_and_a_missing_program(workspace: Workspace) -> None:
 def test_programs_without_the_recorder(workspace: Workspace) -> None:
     """A static program, and one that drops LD_PRELOAD: what /proc gives, and what is missing."""
     (workspace.place / "spin.c").write_text(
-        "#include <time.h>\nint main(){while(clock()<CLOCKS_PER_SEC);return 5;}"
+        "#include <stdlib.h>\n#include <time.h>\n"
+        "int main(int n, char **at){while(clock()<atoi(at[1])*CLOCKS_PER_SEC);return 5;}"
     )
     static = ["cc", "-static", "-o", "spin", "spin.c"]
     subprocess.run(static, cwd=workspace.place, check=True)
-    verdict, ended = why(workspace, "./spin", code=5)
+    verdict, ended = decided(lambda cpu_s: why(workspace, "./spin", str(cpu_s), code=5), 1)
     assert part(verdict, "cpu", "wait-cpu") > 0.8
     assert "static" in ended.stderr
-    spin = f"{sys.executable} -c '{SPIN}'"
-    verdict, ended = why(workspace, "env", "-i", "sh", "-c", spin)
+    command = ("env", "-i", "sh", "-c")
+    verdict, ended = decided(
+        lambda cpu_s: why(workspace, *command, f"{sys.executable} -c '{spin(cpu_s)}'"), 1
+    )
     assert part(verdict, "cpu", "wait-cpu") > 0.8
 
 
@@ -215,7 +265,8 @@ def test_reads_over_nfs(workspace: Workspace, context: TargetContext) -> None:
     with standing(made("nfs"), context) as (location, _):
         folder = location.node_directories[0]
         file = written(folder, 32 << 20)
-        verdict, ended = why(workspace, sys.executable, "-c", RANDOM, str(file), "4000")
+        command = (sys.executable, "-c", RANDOM, str(file))
+        verdict, ended = decided(lambda reads: why(workspace, *command, str(reads)), 4000)
     assert verdict["limit"]["kind"] == "network", verdict
     assert Path(verdict["limit"]["where"]) in (folder, *folder.parents)
     assert verdict["advice"] is not None or "not simulated" in ended.stderr.lower()
@@ -233,15 +284,16 @@ def test_analyses_of_events(workspace: Workspace, reader: str) -> None:
     (file,) = materialise(spec, workspace.cache)
     codes = {
         "uproot": "import sys, uproot\n"
-        "for _ in range(3):\n"
+        "for _ in range(int(sys.argv[2])):\n"
         " with uproot.open(sys.argv[1]) as f:\n"
         "  tree = f[f.keys()[0]]; print(sum(len(tree[b].array()) for b in tree.keys()))",
         "RDataFrame": "import sys, ROOT\n"
         "with ROOT.TFile.Open(sys.argv[1]) as f: name = f.GetListOfKeys()[0].GetName()\n"
         "d = ROOT.RDataFrame(name, sys.argv[1])\n"
-        "print(d.Count().GetValue())",
+        "for _ in range(int(sys.argv[2])): print(d.Count().GetValue())",
     }
-    verdict, ended = why(workspace, sys.executable, "-c", codes[reader], str(file))
+    command = (sys.executable, "-c", codes[reader], str(file))
+    verdict, ended = decided(lambda times: why(workspace, *command, str(times)), 3)
     assert ended.stdout.strip()
     assert verdict["limit"]["kind"] not in ("connection", "network", "sleep"), verdict
     assert part(verdict, "cpu", "wait-cpu") > 0.2
@@ -251,23 +303,27 @@ def test_analyses_of_events(workspace: Workspace, reader: str) -> None:
 
 def test_a_program_that_runs_already(workspace: Workspace) -> None:
     """By its process id: what it does, and that only its end or the time ends the watch."""
-    for code, kind in (
-        (SPIN.replace("1.5", "30"), "cpu"),
-        ("import time; time.sleep(60)", "sleep"),
-    ):
-        running = subprocess.Popen([sys.executable, "-c", code])
-        older = workspace.place / "kept" / "profile.toml"
-        older.parent.mkdir(exist_ok=True)
-        older.write_text("of an earlier program")
+    for code, kind in ((spin(60), "cpu"), ("import time; time.sleep(300)", "sleep")):
+        code = f"print('started', flush=True)\n{code}"
+        running = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"started\n"
+
+        def judge(seconds: int, pid: str = str(running.pid)) -> Judged:
+            older = workspace.place / "kept" / "profile.toml"
+            older.parent.mkdir(exist_ok=True)
+            older.write_text("of an earlier program")
+            ended = workspace.run("why", "--pid", pid, "--for", f"{seconds} s", "--keep", "kept")
+            assert ended.returncode == 0, ended.stderr
+            assert not older.exists()
+            return kept(workspace), ended
+
         try:
-            words = ("why", "--pid", str(running.pid), "--for", "2 s", "--keep", "kept")
-            ended = workspace.run(*words)
+            verdict, _ = decided(judge, 2)
         finally:
             running.kill()
             running.wait()
-        assert ended.returncode == 0, ended.stderr
-        assert not older.exists()
-        verdict = json.loads((workspace.place / "kept" / "verdict.json").read_text())
+            running.stdout.close()
         assert verdict["limit"]["kind"] in (kind, "wait-cpu"), verdict
         assert part(verdict, kind, "wait-cpu") > 0.6
         assert "its reads are not known" in " ".join(verdict["sentences"]).lower()
@@ -277,10 +333,18 @@ def test_a_program_that_runs_already(workspace: Workspace) -> None:
 
 
 def test_a_program_that_ends_before_the_time(workspace: Workspace) -> None:
-    with subprocess.Popen([sys.executable, "-c", SPIN]) as running:
-        ended = workspace.run("why", "--pid", str(running.pid), "--for", "10 min", "--keep", "kept")
-    assert ended.returncode == 0, ended.stderr
-    verdict = json.loads((workspace.place / "kept" / "verdict.json").read_text())
+    """It computes for so long after `why` has made its folder, as a watch may begin late."""
+    folder = workspace.place / "kept"
+    begin = f"import os\nwhile not os.path.exists({str(folder)!r}): pass\n"
+
+    def judge(cpu_s: int) -> Judged:
+        with subprocess.Popen([sys.executable, "-c", begin + spin(cpu_s)]) as running:
+            words = ("why", "--pid", str(running.pid), "--for", "10 min", "--keep", folder)
+            ended = workspace.run(*words)
+        assert ended.returncode == 0, ended.stderr
+        return kept(workspace), ended
+
+    verdict, _ = decided(judge, 2)
     assert part(verdict, "cpu", "wait-cpu") > 0.6, verdict
 
 
@@ -302,13 +366,14 @@ def test_less_memory_than_it_reads_again(
 ) -> None:
     target = made("block", drive="seagate-st3750640ns", size="256 MiB")
     directory = target.prepare(context).directory
-    again = f"import sys\nfor _ in range(3):\n exec({IN_ORDER!r})"
+    again = f"import sys\nfor _ in range(int(sys.argv[2])):\n exec({IN_ORDER!r})"
     try:
         assert directory is not None
         file = written(directory, 64 << 20)
         with MemoryLimit(journal, 40 << 20) as limit:
-            inside = f'echo $$ > \'{limit.group}/cgroup.procs\'; exec "$0" -c "$1" "$2"'
-            verdict, ended = why(workspace, "sh", "-c", inside, sys.executable, again, str(file))
+            inside = f'echo $$ > \'{limit.group}/cgroup.procs\'; exec "$0" -c "$1" "$2" "$3"'
+            command = ("sh", "-c", inside, sys.executable, again, str(file))
+            verdict, ended = decided(lambda times: why(workspace, *command, str(times)), 3)
     finally:
         target.release(context)
     assert verdict["limit"]["kind"] in ("memory", "block"), verdict
@@ -328,8 +393,8 @@ import sys
 from XRootD import client
 file = client.File()
 assert file.open(sys.argv[1])[0].ok
-for number in range(60):
-    assert len(file.read(number * 100_000, 100_000)[1]) == 100_000
+for number in range(int(sys.argv[2])):
+    assert len(file.read(number % 60 * 100_000, 100_000)[1]) == 100_000
 """
     with standing(target, context) as (location, within):
         (held,) = target.upload([source], "data", within, lambda _: None)
@@ -353,18 +418,22 @@ for number in range(60):
         ]
         inside = ["nsenter", f"--net=/proc/{server.pids[0]}/ns/net", "--", *slow]
         subprocess.run(inside, check=True)
-        words = ("why", "--keep", "kept", "--", sys.executable, "-c", code, str(held.url))
-        ended = subprocess.run(
-            node.command([str(HEADRACE), *words]),
-            cwd=workspace.place,
-            env={**os.environ, **location.environment},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-    assert ended.returncode == 0, ended.stderr
-    verdict = json.loads((workspace.place / "kept" / "verdict.json").read_text())
+        command = ("why", "--keep", "kept", "--", sys.executable, "-c", code, str(held.url))
+
+        def judge(reads: int) -> Judged:
+            ended = subprocess.run(
+                node.command([str(HEADRACE), *command, str(reads)]),
+                cwd=workspace.place,
+                env={**os.environ, **location.environment},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=120,
+            )
+            assert ended.returncode == 0, ended.stderr
+            return kept(workspace), ended
+
+        verdict, ended = decided(judge, 60)
     assert verdict["limit"]["kind"] == "connection", ended.stderr
     assert verdict["advice"] is None
     assert "a nearer or faster server" in ended.stderr
