@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.system.waiting import wait_until
+from ports import free_port
 
 USER, PASSWORD = "reader", "s3cret"
 WATTS, VOLT_AMPERES, DEGREES = 6, 9, 1
@@ -58,9 +59,7 @@ def bmc(folder: Path) -> Iterator[Bmc]:
     module = folder / "dcmi.so"
     source = Path(__file__).with_name("dcmi_module.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", module, source], check=True)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port(socket.SOCK_DGRAM)
     made = Bmc(port, folder)
     made.set_dcmi(212)
     for name in SENSORS:
@@ -90,7 +89,7 @@ def bmc(folder: Path) -> Iterator[Bmc]:
         )
     try:
         listening = f":{port:04X} "
-        assert wait_until(lambda: listening in Path("/proc/net/udp").read_text(), 10, 0.02), (
+        assert wait_until(lambda: listening in Path("/proc/net/udp").read_text(), 60, 0.02), (
             folder / "log"
         ).read_text()
         yield made

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,16 +30,20 @@ def programs(
     `before`: a command that starts it.
     """
     script = folder / name
-    script.write_text(text)
     command = [*before, sys.executable, str(script), *arguments]
+    script.write_text(f"print(flush=True)\n{text}")
     # Each in a session of its own, as programs of others are: the kernel shares CPUs among sessions
     # first (autogroups).
-    running = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
+    running = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+        for _ in range(count)
+    ]
     try:
-        time.sleep(0.2)
-        assert all(process.poll() is None for process in running)
+        for process in running:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"\n", "it has ended"
         yield [process.pid for process in running]
     finally:
         for process in running:
             process.kill()
-            process.wait()
+            process.communicate()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.system.waiting import wait_until
+from ports import free_port
 
 USER, PASSWORD, PRIVACY_PASSWORD = "reader", "password of it", "its other one"
 CONTEXT = "public"
@@ -64,9 +65,7 @@ def pdu(folder: Path) -> Iterator[Pdu]:
     data = folder / "data"
     data.mkdir()
     (data / f"{CONTEXT}.snmprec").write_text(_sorted(OBJECTS))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port(socket.SOCK_DGRAM)
     command = [
         *("setpriv", "--pdeathsig", "KILL", "--"),
         str(Path(sys.executable).with_name("snmpsim-command-responder")),
@@ -89,7 +88,7 @@ def pdu(folder: Path) -> Iterator[Pdu]:
         )
     try:
         listening = f":{port:04X} "
-        assert wait_until(lambda: listening in Path("/proc/net/udp").read_text(), 30, 0.05), (
+        assert wait_until(lambda: listening in Path("/proc/net/udp").read_text(), 60, 0.05), (
             folder / "log"
         ).read_text()
         yield Pdu(port, process)

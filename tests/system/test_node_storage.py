@@ -205,7 +205,7 @@ def test_what_a_killed_node_leaves_is_undone(tmp_path: Path, journal_place: Path
     assert len(pending) == 1
     results = journals.undo(pending[0].file)
     assert all(result.done for result in results), results
-    assert wait_until(lambda: not left_over(tmp_path), 10, 0.1)
+    assert wait_until(lambda: not left_over(tmp_path), 60, 0.1)
     assert not (tmp_path / "disk.img").exists()
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -40,6 +41,11 @@ def watched(own: Own, cpus: frozenset[int] = CPUS, span_s: float = SPAN_S) -> Ma
 
 def cpu_s(use: MachineUse, name: str) -> float:
     return sum(program.cpu_s for program in use.programs if name in program.name)
+
+
+def used_in_time(used_s: Callable[[float], float]) -> bool:
+    """Whether 0.1 s of CPU time are seen in a span: how soon programs get it depends on others."""
+    return any(used_s(span_s) > 0.1 for span_s in (1.0, 2.0, 4.0, 8.0, 16.0))
 
 
 @pytest.mark.slow
@@ -87,7 +93,7 @@ def test_what_short_lived_programs_used_is_found_with_who_waited_for_them(tmp_pa
         "'sum(range(10**6))'])\n"
     )
     with programs(tmp_path, MANY, script):
-        assert cpu_s(watched(Own(), span_s=1.0), MANY) > 0.1
+        assert used_in_time(lambda span_s: cpu_s(watched(Own(), span_s=span_s), MANY))
 
 
 @pytest.mark.slow
@@ -106,7 +112,7 @@ def test_what_a_process_used_before_it_ended_in_the_window_is_of_no_account(tmp_
     process = subprocess.Popen([sys.executable, tmp_path / PARENT], stdin=subprocess.PIPE)
     assert process.stdin is not None
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while (
             sum(sum(child.cpu_times()[:2]) for child in psutil.Process(process.pid).children()) < 1
         ):
@@ -159,6 +165,10 @@ def test_time_of_some_cpus_alone() -> None:
 @pytest.mark.slow
 def test_the_meter_sees_others_and_not_ourselves(tmp_path: Path) -> None:
     with programs(tmp_path, HOG, SPIN) as pids:
-        whole, others = LoadMeter(CPUS, []), LoadMeter(CPUS, pids)
-        time.sleep(1.0)
-        assert whole.others() - others.others() > 0.1
+
+        def used_s(span_s: float) -> float:
+            whole, others = LoadMeter(CPUS, []), LoadMeter(CPUS, pids)
+            time.sleep(span_s)
+            return (whole.others() - others.others()) * span_s
+
+        assert used_in_time(used_s)

@@ -334,17 +334,28 @@ class _Scripted(Meter):
 
 @pytest.mark.slow
 def test_a_slow_meter_delays_no_other() -> None:
-    slow = _Scripted(lambda: time.sleep(0.7) or 100.0)
-    fast = _Scripted(lambda: 50.0 + time.monotonic() % 1)
-    sampler = MeterSampler({"slow": slow, "fast": fast})
+    """An answer of one takes as long as ten of the other."""
+    answers, ending = list[float](), threading.Event()
+
+    def fast_answer() -> float:
+        answers.append(50.0 + time.monotonic() % 1)
+        return answers[-1]
+
+    def slow_answer() -> float:
+        given = len(answers)
+        assert wait_until(lambda: len(answers) >= given + 10 or ending.is_set(), 60, 0.01)
+        return 100.0
+
+    sampler = MeterSampler({"slow": _Scripted(slow_answer), "fast": _Scripted(fast_answer)})
     sampler.start()
     begin_s = time.monotonic()
-    time.sleep(1.5)
+    read_before = len(sampler.readings("slow")[1])
+    assert wait_until(lambda: len(sampler.readings("slow")[1]) >= read_before + 3, 120, 0.01)
     end_s = time.monotonic()
+    ending.set()
     sampler.stop()
     results, rows = sampler.results(MeterWindow(begin_s, end_s))
     samples = {result.meter: result.integral.samples for result in results}
-    # In the time of one answer of the slow one, the fast one could give fourteen.
     assert samples["fast"] > 3 * samples["slow"] > 0
     assert {row["meter"] for row in rows} == {"slow", "fast"}
 
@@ -361,8 +372,10 @@ def test_a_meter_that_disappears_leaves_a_gap(monkeypatch: pytest.MonkeyPatch) -
     sampler = MeterSampler({"wall": _Scripted(answer)})
     sampler.start()
     begin_s = time.monotonic()
-    time.sleep(0.5)
+    assert wait_until(lambda: len(sampler.readings("wall")[1]) >= 10, 60, 0.01)
     gone.set()
+    known_s = time.monotonic() - begin_s
+    assert wait_until(lambda: time.monotonic() > begin_s + 1.5 * known_s, 60, 0.05)
     assert wait_until(lambda: len(refused) > 5, 60, 0.05)
     end_s = time.monotonic()
     sampler.stop()

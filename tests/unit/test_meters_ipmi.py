@@ -64,8 +64,9 @@ def test_the_power_reading_of_dcmi(host: Bmc) -> None:
     assert (channel.name, channel.boundary, channel.resolution_w) == ("power", "node", 1.0)
     for watts in (212, 340):
         host.set_dcmi(watts)
+        begin_s = time.monotonic()
         (reading,) = meter.read()
-        assert reading.power_w == watts and abs(reading.time_s - time.monotonic()) < 1
+        assert reading.power_w == watts and begin_s <= reading.time_s <= time.monotonic()
     meter.close()
 
 
@@ -79,9 +80,9 @@ def test_sensors_in_watts_and_in_va_with_a_power_factor(host: Bmc) -> None:
         return [each.power_w for each in meter.read()]
 
     # The simulator reads a sensor's file when its time comes.
-    assert wait_until(lambda: read() == [202.0, 55.0], 2, 0.1), read()
+    assert wait_until(lambda: read() == [202.0, 55.0], 60, 0.1), read()
     host.set_sensor("Pwr Consumption", 300)
-    assert wait_until(lambda: read() == [300.0, 55.0], 2, 0.1), read()
+    assert wait_until(lambda: read() == [300.0, 55.0], 60, 0.1), read()
     resolutions = {channel.name: channel.resolution_w for channel in meter.channels()}
     assert resolutions == {"Pwr Consumption": 2.0, "PSU1 Input": 1.0}
     meter.close()
@@ -146,12 +147,15 @@ def test_a_session_that_is_lost_is_a_gap_and_is_opened_again(host: Bmc) -> None:
     sampler = MeterSampler({"bmc": meter_of(host, interval=0.05, timeout=20)})
     sampler.start()
     begin_s = time.monotonic()
-    assert wait_until(lambda: _children_named("ipmitool") != [], 60, 0.05)
-    time.sleep(0.3)
+
+    def has_read(times: int) -> bool:
+        return len(sampler.readings("bmc")[1]) >= times
+
+    assert wait_until(lambda: has_read(5), 60, 0.05)
     (shell,) = _children_named("ipmitool")
     os.kill(shell, signal.SIGKILL)
     assert wait_until(lambda: _children_named("ipmitool") not in ([], [shell]), 60, 0.05)
-    time.sleep(0.6)
+    assert wait_until(lambda: has_read(15), 60, 0.05)
     end_s = time.monotonic()
     sampler.stop()
     (result,), _ = sampler.results(MeterWindow(begin_s, end_s))
