@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +54,7 @@ class Bmc:
 
 
 @contextlib.contextmanager
-def bmc(folder: Path) -> Iterator[Bmc]:
+def bmc(folder: Path) -> Generator[Bmc]:
     """Start a BMC on the loopback interface."""
     module = folder / "dcmi.so"
     source = Path(__file__).with_name("dcmi_module.c")

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +50,7 @@ class Pdu:
     process: subprocess.Popen[bytes]
 
     @contextlib.contextmanager
-    def silent(self) -> Iterator[None]:
+    def silent(self) -> Generator[None]:
         """The agent receives requests and answers none."""
         self.process.send_signal(signal.SIGSTOP)
         try:
@@ -60,7 +60,7 @@ class Pdu:
 
 
 @contextlib.contextmanager
-def pdu(folder: Path) -> Iterator[Pdu]:
+def pdu(folder: Path) -> Generator[Pdu]:
     """Start an agent on the loopback interface: community public, or the user with privacy."""
     data = folder / "data"
     data.mkdir()

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -162,7 +162,7 @@ def test_what_every_node_lacks_is_said_before_anything_starts(
 
 
 @contextmanager
-def node(tmp_path: Path) -> Iterator[Agent]:
+def node(tmp_path: Path) -> Generator[Agent]:
     """The agent of one node."""
     with (
         ExitStack() as stack,

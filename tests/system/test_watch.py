@@ -30,6 +30,9 @@ from served_targets import made, standing
 
 JOB = Path(__file__).with_name("watched_jobs.py")
 POINTS = 0.02
+SAMPLES = round((3 * 0.5 / POINTS) ** 2)
+"""So many that three standard deviations of a share are within the points."""
+LONGEST_S = 60.0
 DELAYACCT = Path("/proc/sys/kernel/task_delayacct")
 PARTS = ("on_cpu", "wait_cpu", "reads", "again")
 needs_root = pytest.mark.usefixtures("needs_root")
@@ -42,9 +45,17 @@ class Running:
     process: subprocess.Popen[bytes]
     log: Path
 
+    def rows(self) -> list[dict[str, float]]:
+        """Its log without the last line, which may be incomplete."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()[:-1]]
+
+    def off_s(self, time_s: float) -> float:
+        """How far its nearest line is from a time."""
+        return min(abs(row["time_s"] - time_s) for row in self.rows())
+
     def truth(self, began_s: float, ended_s: float) -> dict[str, float]:
         """What it did between two times, as shares; `bytes` as they are."""
-        rows = [json.loads(line) for line in self.log.read_text().splitlines(keepends=True)[:-1]]
+        rows = self.rows()
         begin = min(rows, key=lambda row: abs(row["time_s"] - began_s))
         end = min(rows, key=lambda row: abs(row["time_s"] - ended_s))
         wall_s = end["time_s"] - begin["time_s"]
@@ -73,18 +84,27 @@ def jobs(
 
 
 def watched(
-    running: list[Running], seconds: float = 8.0
+    running: list[Running], seconds: float = 8.0, samples: int = SAMPLES
 ) -> list[tuple[JobSample, dict[str, float]]]:
-    """What the watch says of jobs, and what they say themselves of the same time."""
+    """What the watch says of jobs, and what they say themselves of the same time.
+
+    A busy machine takes fewer samples and writes fewer lines: then for longer.
+    """
     finder = PidFinder([str(job.process.pid) for job in running])
-    # So many that three standard deviations of a share are within the points.
     with Watcher(finder, samples_per_s=1500, seed=1) as watcher:
-        for _ in range(int(seconds) - 1):
-            watcher.watch(1.0)
-        sample = watcher.watch(1.0)
-    last = [json.loads(job.log.read_text().splitlines()[-2])["time_s"] for job in running]
-    assert wait_until(lambda: max(last) < time.monotonic(), 10, 0.05)
-    time.sleep(0.1)
+        began_s = time.monotonic()
+        while True:
+            sample = watcher.watch(1.0)
+            watched_s = time.monotonic() - began_s
+            enough = all(
+                found.total.samples >= samples
+                and job.off_s(found.began_s) + job.off_s(sample.time_s) < POINTS / 2 * watched_s
+                for found, job in zip(sample.jobs, running, strict=True)
+            )
+            if watched_s > LONGEST_S or (watched_s >= seconds and enough):
+                break
+    for job in running:
+        assert wait_until(lambda job=job: job.rows()[-1]["time_s"] > sample.time_s, 60, 0.05)
     return [
         (found, job.truth(found.began_s, sample.time_s))
         for found, job in zip(sample.jobs, running, strict=True)
@@ -108,7 +128,7 @@ def test_jobs_that_share_a_cpu(tmp_path: Path) -> None:
     cpu = min(os.sched_getaffinity(0))
     alone = ["taskset", "-c", str(cpu)]
     with jobs(tmp_path, ("-", 0, 0.01, 0), ("-", 0, 0.01, 0), before=alone) as running:
-        for sample, truth in watched(running, 4):
+        for sample, truth in watched(running, 4, samples=0):  # by counters of the kernel alone
             check(sample, truth)
             assert sample.total.ledger.longest_wait == "CPU"
             assert truth["wait_cpu"] > 0.3

@@ -263,7 +263,7 @@ def test_plugs_with_tasmota(tmp_path: Path) -> None:
 
 
 def test_series_of_prometheus() -> None:
-    series = {
+    series: dict[str, list[tuple[dict[str, str], float]]] = {
         "scaph_host_power_microwatts": [({"instance": "a"}, 85_300_000.0)],
         "joules": [({}, 4.5)],
         "two": [({"i": "a"}, 1.0), ({"i": "b"}, 2.0)],
@@ -322,7 +322,7 @@ class _Scripted(Meter):
     kind = "scripted"
 
     def __init__(self, answer: Any, interval_s: float = 0.05) -> None:
-        super().__init__("scripted", meters.MeterOptions())
+        super().__init__("scripted", meters.MeterOptions.model_validate({}))
         self._answer, self._interval_s = answer, interval_s
 
     def channels(self) -> tuple[MeterChannel, ...]:

@@ -179,12 +179,13 @@ def test_a_session_that_was_long_idle_is_opened_anew(
 
 
 def test_options_that_contradict_each_other() -> None:
-    for given, said in {
-        "user": ({"user": "me"}, "state host"),
-        "quote": ({"sensors": ['a" raw 0x06 0x02 "b']}, "is no name of a sensor"),
-        "option": ({"host": "-P"}, "is no name or address"),
-        "twice": ({"sensors": ["a", "a"]}, "duplicate sensor"),
-    }.values():
+    wrong: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"user": "me"}, "state host"),
+        ({"sensors": ['a" raw 0x06 0x02 "b']}, "is no name of a sensor"),
+        ({"host": "-P"}, "is no name or address"),
+        ({"sensors": ["a", "a"]}, "duplicate sensor"),
+    )
+    for given, said in wrong:
         with pytest.raises(ValueError, match=said):
             meter_of(**given)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import meters
-from headrace.meters import Meter, MeterWindow, Reading
+from headrace.meters import Meter, MeterWindow
 from headrace.meters.pdu_presets import PRESETS
 from headrace.meters.sampling import MeterSampler
 from headrace.system.waiting import wait_until
@@ -88,22 +88,22 @@ def test_a_counter_of_energy_wraps_where_its_type_ends(agent: Pdu) -> None:
     energy = {"oid": "1.3.6.1.4.1.99999.1", "unit": "Wh"}
     meter = on(agent, oids={"energy": energy}, interval=0.1)
     (channel,) = meter.channels()
-    assert channel.counter and channel.wraps_at_j == 3600.0 * 2**32
+    wraps_at_j = 3600.0 * 2**32
+    assert channel.counter and channel.wraps_at_j == wraps_at_j
 
-    def read() -> tuple[float, float, Reading]:
-        """Times before and after a reading, and the reading."""
+    def read() -> tuple[float, float, float]:
+        """Times before and after a reading, and its energy."""
         before_s = time.monotonic()
         (reading,) = meter.read()
-        assert before_s <= reading.time_s <= time.monotonic()
-        return before_s, time.monotonic(), reading
+        assert before_s <= reading.time_s <= time.monotonic() and reading.energy_j is not None
+        return before_s, time.monotonic(), reading.energy_j
 
     # A busy machine may take long for each: bounds from within and from outside.
-    before_s, begun_s, first = read()
+    before_s, begun_s, first_j = read()
     time.sleep(1.5)
-    end_s, after_s, second = read()
+    end_s, after_s, second_j = read()
     meter.close()
-    assert first.energy_j is not None and second.energy_j is not None
-    counted_j = (second.energy_j - first.energy_j) % channel.wraps_at_j
+    counted_j = (second_j - first_j) % wraps_at_j
     assert 0.9 * 360e3 * (end_s - begun_s) < counted_j < 1.1 * 360e3 * (after_s - before_s)
 
 
