@@ -311,6 +311,8 @@ def test_xrootd_s_vectors_are_reads_and_failures_left_out(tmp_path: Path) -> Non
         ("what is this\n", "none of the formats"),
         (DARSHAN + " X_POSIX 0 read 0 here 10 0.1 0.2\n", r"trace:13"),
         (XROOTD + "nonsense\n", r"trace:7"),
+        # Version 3.10 and the magic number, as darshan-util writes the head of its logs.
+        ("3.10\0\0\0\x0075d\0\0\0\0\0rest", r"darshan-dxt-parser \S*trace"),
     ],
 )
 def test_what_cannot_be_imported_is_said_with_its_line(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,18 +30,31 @@ _SIGNS = {
 }
 
 
+_BINARY_DARSHAN = struct.pack("<q", 6567223)
+"""The eight bytes after the version of a Darshan log (darshan-log-format.h, on little-endian
+machines)."""
+
+
 def read(path: Path, name: str, format: str | None = None) -> Recording:
     """Return the recording in a file of the given format, or of the format that its first lines
     show. Raises StudyError, HeadraceError."""
     if format is not None and format not in READERS:
         raise HeadraceError(f"unknown format {format!r}", hint=f"formats: {', '.join(READERS)}")
     try:
-        with path.open(errors="replace") as file:
-            head = file.read(16_384)
+        with path.open("rb") as file:
+            raw = file.read(16_384)
     except OSError as error:
         raise StudyError(
             [FileProblem(path, 0, "", "", f"cannot be read: {error.strerror}")]
         ) from None
+    if raw[8:16] == _BINARY_DARSHAN:
+        problem = (
+            "is a binary Darshan log; import the text that "
+            f"`darshan-dxt-parser {shlex.quote(str(path))}` prints (the program must have run with "
+            "DXT_ENABLE_IO_TRACE set)"
+        )
+        raise StudyError([FileProblem(path, 0, "", "", problem)])
+    head = raw.decode(errors="replace")
     if format is None:
         format = next((each for each, sign in _SIGNS.items() if sign.search(head)), None)
         if format is None:
