@@ -95,6 +95,22 @@ void write(const char *tree_file, const char *ntuple_file, int compression)
    }
    file.Write();
 }
+void write_unflushed(const char *tree_file)
+{
+   TFile file(tree_file, "recreate");
+   TTree tree("data", "");
+   tree.SetDirectory(nullptr);
+   int n;
+   double x[10];
+   tree.Branch("n", &n);
+   tree.Branch("x", x, "x[n]/D");
+   for (n = 0; n < 10; ++n) {
+      for (int j = 0; j < n; ++j)
+         x[j] = n + 0.01 * j;
+      tree.Fill();
+   }
+   file.WriteTObject(&tree, "data"); // unlike TTree::Write, this flushes no basket
+}
 """
 
 
@@ -118,12 +134,18 @@ def written_by_root(shared_folder: Path, compression: int = 101) -> tuple[Path, 
     return folder / f"tree-{compression}.root", folder / f"ntuple-{compression}.root"
 
 
+def unflushed_by_root(shared_folder: Path) -> Path:
+    """A file whose TTree has its baskets in its own metadata."""
+    return written_by_root(shared_folder)[0].with_name("unflushed.root")
+
+
 def _write_by_root(folder: Path) -> None:
     (folder / "write.hpp").write_text(_BY_ROOT)
     code = (
         "import ROOT, sys; ROOT.gInterpreter.Declare('#include \"write.hpp\"')\n"
         "for each in sys.argv[1:]: "
-        "ROOT.write(f'tree-{each}.root', f'ntuple-{each}.root', int(each))"
+        "ROOT.write(f'tree-{each}.root', f'ntuple-{each}.root', int(each))\n"
+        "ROOT.write_unflushed('unflushed.root')"
     )
     command = [sys.executable, "-P", "-c", code, *map(str, COMPRESSIONS)]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)

@@ -17,7 +17,7 @@ from headrace.errors import HeadraceError
 from headrace.readers.counts import ReadCounts
 from headrace.readers.root_steps import compiled_steps, said_in_child
 from headrace.workloads import JobInput, JobOutput, Packet, Workload, kinds
-from own_root_files import write_user_file, written_by_root
+from own_root_files import unflushed_by_root, write_user_file, written_by_root
 
 pytestmark = pytest.mark.slow
 
@@ -239,6 +239,23 @@ def test_the_model_asks_for_what_the_job_asks_for(
     )
     assert sum(size for _, size in events) > 0.5 * sum(size for _, size in seen)
     assert made.files[0]["bytes"] == file.stat().st_size
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_baskets_within_the_metadata_of_a_tree_are_read_with_it(
+    reader: str, shared_folder: Path, tmp_path: Path
+) -> None:
+    file = unflushed_by_root(shared_folder)
+    scan = workload_of("scan", file, variable="n", columns="*", reader=reader)
+    output = run(scan, file, tmp_path)
+    made = scan.profile(None)
+    modelled = [
+        each for step in made.steps if step["do"] == "sequence" for each in step["ranges_bytes"]
+    ]
+    assert output.events == made.events == 10
+    assert all(size > 0 and at + size <= file.stat().st_size for at, size in modelled)
+    if reader == "uproot":
+        assert sum(size for _, size in modelled) == pytest.approx(output.bytes_asked, rel=0.05)
 
 
 @pytest.mark.parametrize("reader", ["event-loop", "rdataframe"])

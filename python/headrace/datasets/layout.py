@@ -13,6 +13,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,7 +44,8 @@ class Piece(NamedTuple):
     """
     offset: int
     compressed_bytes: int
-    """Bytes to read at `offset`, including the key of a basket."""
+    """Bytes to read at `offset`, including the key of a basket. 0 for a basket that lies in the
+    tree's own metadata, as of a tree that was written without a flush."""
     uncompressed_bytes: int
     """Bytes after decompression, without a key."""
 
@@ -278,13 +280,16 @@ def _baskets(tree: Any, descriptor: int) -> list[Piece]:
     branches = branches_by_path(tree)
     names = unique_names(list(branches))
     for branch_path, branch in branches.items():
-        count = int(branch.member("fWriteBasket"))
-        entries = branch.member("fBasketEntry")
-        for index in range(count):
+        ends = [int(end) for end in branch.entry_offsets]
+        embedded = len(branch.embedded_baskets)
+        for index, (first, stop) in enumerate(pairwise(ends)):
+            if index >= len(ends) - 1 - embedded:
+                size = len(branch.basket(index).data)
+                pieces.append(Piece(names[branch_path], first, stop - first, 0, 0, size))
+                continue
             offset = int(branch.member("fBasketSeek")[index])
             head = os.pread(descriptor, _KEY_HEAD.size, offset)
             _, _, object_bytes, _, _ = _KEY_HEAD.unpack(head)
-            first, stop = int(entries[index]), int(entries[index + 1])
             stored = int(branch.member("fBasketBytes")[index])
             pieces.append(
                 Piece(names[branch_path], first, stop - first, offset, stored, object_bytes)

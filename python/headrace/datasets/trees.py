@@ -361,7 +361,8 @@ def _compression(path: Path, handle: Any, tree: Any | None) -> tuple[Codec, int]
         return said
     with path.open("rb") as file:
         for branch in branches_by_path(tree).values():
-            for place in branch.member("fBasketSeek")[: int(branch.member("fWriteBasket"))]:
+            written = branch.member("fBasketSeek")[: int(branch.member("fWriteBasket"))]
+            for place in written[written > 0]:  # the others lie in the tree's metadata
                 file.seek(int(place))
                 head = file.read(16)
                 file.seek(int(place) + int.from_bytes(head[14:16], "big"))

@@ -131,7 +131,7 @@ def asked(
     if is_ntuple:
         return [_whole_clusters(begin, end, ends, wanted) for begin, end in runs]
     return [
-        _asked(begin, end, [(piece.offset, piece.compressed_bytes) for piece in pieces], pieces)
+        _asked(begin, end, _places(pieces), pieces)
         for begin, end in runs
         for pieces in (_within(wanted, begin, end),)
     ]
@@ -151,9 +151,14 @@ def _whole_clusters(begin: int, end: int, ends: Sequence[int], wanted: Sequence[
         _within(wanted, first, last),
         key=lambda piece: (fields[_field(piece)], piece.column.endswith(".offsets")),
     )
-    found = _asked(begin, end, [(piece.offset, piece.compressed_bytes) for piece in pieces], pieces)
+    found = _asked(begin, end, _places(pieces), pieces)
     share = (end - begin) / (last - first)
     return replace(found, uncompressed_bytes=round(found.uncompressed_bytes * share))
+
+
+def _places(pieces: Iterable[Piece]) -> list[ByteRange]:
+    """Return the ranges of the pieces that are read by themselves."""
+    return [(piece.offset, piece.compressed_bytes) for piece in pieces if piece.compressed_bytes]
 
 
 def _field(piece: Piece) -> str:
@@ -226,7 +231,7 @@ def _cached(
                 break
         fill = runs[at : at + taken]
         pieces = [piece for _, _, cluster in fill for piece in cluster]
-        places = sorted({(piece.offset, piece.compressed_bytes) for piece in pieces})
+        places = sorted(set(_places(pieces)))
         used = [piece for piece in pieces if piece.column not in besides]
         found.append(_asked(fill[0][0], fill[-1][1], read_buffers(places), used))
         at += taken
@@ -262,9 +267,7 @@ def _by_cluster(runs: list[tuple[int, int, list[Piece]]], gap_share: float) -> l
         _asked(
             begin,
             end,
-            join_over_gaps(
-                sorted({(piece.offset, piece.compressed_bytes) for piece in pieces}), gap_share
-            ),
+            join_over_gaps(sorted(set(_places(pieces))), gap_share),
             pieces,
         )
         for begin, end, pieces in runs
