@@ -6,6 +6,7 @@ Modules with a leading underscore contain code shared by commands.
 
 from __future__ import annotations
 
+import errno
 import gc
 import importlib
 import inspect
@@ -17,11 +18,15 @@ from typing import Annotated, Any
 import typer
 
 from headrace.cli._console import complain, err
+from headrace.cli._streams import secure_streams, silence_output
 from headrace.errors import ExitCode, HeadraceError
 from headrace.system.stopping import exit_code as _stopped
 from headrace.system.stopping import interrupting
 
 _ORDER = ("doctor", "init", "validate", "plan", "run", "resume", "report", "compare", "undo")
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a write says when there is no space left for it, or no more is allowed."""
 
 _HELP = (
     "A laboratory for the storage of analysis clusters: real jobs on real, emulated and simulated "
@@ -107,6 +112,7 @@ def main() -> None:
     # What a command imports stays: to look through it for garbage again and again takes a tenth of
     # a report's time.
     gc.set_threshold(50_000, 20, 100)
+    secure_streams()
     with interrupting():
         try:
             # A command's start needs no other command's modules and options.
@@ -116,6 +122,13 @@ def main() -> None:
             sys.exit(
                 _stopped() if error.exit_code == ExitCode.INTERRUPTED else int(error.exit_code)
             )
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            silence_output()
+            where = f" ({error.filename})" if error.filename else ""
+            complain(HeadraceError(f"output cannot be written: {error.strerror}{where}"))
+            sys.exit(int(ExitCode.RUN_FAILED))
         except SystemExit as end:
             # Typer exits with 1 (a defect) when the program that reads the output (head, less) has
             # ended.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from headrace.errors import ExitCode, HeadraceError
+from headrace.errors import ExitCode, HeadraceError, as_word
 
 _PT_INTERP = 3
 _SCRIPT_DEPTH_MAX = 4
@@ -42,7 +42,7 @@ def find_program(name: str) -> str:
         if path.is_dir():
             raise ProgramError(f"{name}: is a directory, not a program")
         if not os.access(name, os.X_OK):
-            raise ProgramError(f"{name}: no permission to run it", hint=f"chmod +x {name}")
+            raise ProgramError(f"{name}: no permission to run it", hint=f"chmod +x {as_word(name)}")
         return name
     found = shutil.which(name) if name else None
     if found is None:

@@ -20,6 +20,7 @@ from headrace.errors import (
     Problem,
     RefusedError,
     UnsupportedLevelError,
+    as_word,
 )
 from headrace.labels import ITSELF
 from headrace.raid import SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
@@ -238,7 +239,7 @@ class BlockTarget(LocalTarget):
         elif not medium.parent.is_dir():
             return (
                 f"the directory {medium.parent} for the image is missing",
-                f"mkdir -p {medium.parent}",
+                f"mkdir -p {as_word(medium.parent)}",
             )
         elif free_bytes(medium.parent) < options.size:
             free = format_bytes(free_bytes(medium.parent))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from headrace.errors import HeadraceError, MissingError, Problem, UnsupportedLevelError
+from headrace.errors import HeadraceError, MissingError, Problem, UnsupportedLevelError, as_word
 from headrace.raid import RaidLevel, check_drives
 from headrace.site import Site
 from headrace.system import filesystems, requirements
@@ -105,7 +105,9 @@ class KernelRaid(LocalTarget):
         parent = self._parent()
         if parent is not None and not parent.is_dir():
             problems.append(
-                Problem(f"the directory {parent} is missing", needed_by, f"mkdir -p {parent}")
+                Problem(
+                    f"the directory {parent} is missing", needed_by, f"mkdir -p {as_word(parent)}"
+                )
             )
         elif parent is not None and free_bytes(parent) < (
             takes := (self.options.drives + 1) * self.options.size

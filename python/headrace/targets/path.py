@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from headrace.errors import HeadraceError, Problem
+from headrace.errors import HeadraceError, Problem, as_word
 from headrace.system.claims import Place
 from headrace.system.journal import JournalEntry
 from headrace.system.owned import make_directories
@@ -132,7 +132,7 @@ class PathTarget(LocalTarget):
             if nearest != directory and not self.options.create:
                 return lacks(
                     f"the directory {directory} is missing",
-                    f"mkdir -p {directory}, or create = true",
+                    f"mkdir -p {as_word(directory)}, or create = true",
                 )
             if not nearest.is_dir():
                 return lacks(f"{nearest} is no directory", "name a directory by path")

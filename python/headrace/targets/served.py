@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from headrace.errors import HeadraceError, Problem
+from headrace.errors import HeadraceError, Problem, as_word
 from headrace.site import Site
 from headrace.system import cluster as clusters
 from headrace.system.cluster import Cluster, LinkSettings, Node, NodeSettings
@@ -152,7 +152,9 @@ class ServedTarget(ServiceTarget):
             ).is_dir():
                 problems.append(
                     Problem(
-                        f"the directory {directory} is missing", needed_by, f"mkdir -p {directory}"
+                        f"the directory {directory} is missing",
+                        needed_by,
+                        f"mkdir -p {as_word(directory)}",
                     )
                 )
         return problems

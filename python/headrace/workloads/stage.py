@@ -24,7 +24,7 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from headrace.datasets import Data, data_files
-from headrace.errors import HeadraceError, Problem
+from headrace.errors import HeadraceError, Problem, as_word
 from headrace.readers.options import ReadingOptions, WrongField
 from headrace.site import Site
 from headrace.units import MOST_FILES, Bytes
@@ -222,7 +222,7 @@ class Stage(Replay):
                 Problem(
                     f"the cache directory {where} is not there, or cannot be written to",
                     f"workload {self.name}",
-                    f"mkdir -p {where}, or mount what it is to lie on",
+                    f"mkdir -p {as_word(where)}, or mount what it is to lie on",
                 )
             )
         return problems

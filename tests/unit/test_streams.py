@@ -1,0 +1,57 @@
+"""Standard streams that are closed, full, or cannot show every letter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+import os, subprocess, sys
+from headrace.cli._streams import secure_streams
+secure_streams()
+kept = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+print("Größe")
+os.set_inheritable(kept, True)
+subprocess.run(["sh", "-c", "echo from the program; echo fault >&2"], close_fds=False, check=True)
+"""
+
+
+def test_what_a_program_prints_never_lands_in_a_file_that_took_the_place_of_a_closed_stream(
+    tmp_path: Path,
+) -> None:
+    for closed in (">&-", "<&- >&- 2>&-"):
+        kept = tmp_path / "records"
+        subprocess.run(
+            ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-c", PROGRAM, str(kept)],
+            check=True,
+        )
+        assert kept.read_bytes() == b"", closed
+
+
+def test_letters_that_the_terminal_cannot_show_are_replaced(tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(
+        'headrace = 1\ntitle = "Größe"\ntarget.t = { kind = "path", path = "." }\n'
+        'workload.w = { kind = "metadata" }\n'
+    )
+    ended = subprocess.run(
+        [sys.executable, "-m", "headrace", "plan", str(study)],
+        env={**os.environ, "PYTHONIOENCODING": "ascii:strict"},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.stdout.startswith("Gr??e"), ended.stderr
+
+
+def test_an_output_without_space_is_one_message() -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "headrace", "drive", "list", "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert ended.returncode == 6
+    assert ended.stderr == "headrace: output cannot be written: No space left on device\n"
