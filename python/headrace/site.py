@@ -240,6 +240,13 @@ class SiteCalibration(Section):
     copy_rate: BytesPerS | None = Field(
         None, gt=0, description="bytes that a node's core copies from its page cache in a second"
     )
+    create: float | None = Field(
+        None,
+        ge=0.001,
+        le=1000,
+        description="CPU time to create and to remove a file or directory on a node, as a multiple "
+        "of the model's",
+    )
     busy_core_slowdown: float | None = Field(
         None, ge=0, lt=1, description="how much slower a core is when all others are busy"
     )

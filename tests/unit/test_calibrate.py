@@ -5,6 +5,7 @@ The measurements are simulated with hidden values (`rehearse`, or the simulator 
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -165,6 +166,38 @@ def test_records_of_jobs_say_how_long_files_took_to_open() -> None:
     assert partly is not None and partly.open is None
 
 
+def test_work_and_time_of_jobs_without_end_are_of_one_window() -> None:
+    """Slots that write: the second one goes on alone after the first one's end."""
+    rows = [
+        {"slot": slot, "bytes_written": 100 * seconds, "start_s": 0.0, "end_s": float(seconds)}
+        for slot, seconds in ((0, 1), (1, 3))
+    ]
+    seen = observed({**job_sums(rows), "last_done_s": 3.0, "load": "sustained"})
+    assert seen is not None and seen.seconds == pytest.approx(1 / 200)
+
+
+def test_a_drive_whose_controller_takes_no_time_can_be_learnt(tmp_path: Path) -> None:
+    file = study_of(tmp_path, LOCAL.replace('"scan", "search"', '"scan"'))
+    drive = tmp_path / "small.toml"
+    text = drive.read_text()
+    for name in ("read", "write"):
+        text = re.sub(rf"{name}_overhead_us = [0-9.]+", f"{name}_overhead_us = 0", text)
+    drive.write_text(text)
+    loaded = load_study(file)
+    plan = calibration_plan(loaded.study, loaded.text)
+    cells = SimulatedCells(plan.study, {}, lambda: False)
+    free = learnables([cells.modelled(plan.every[0])], several_slots=False)
+    read = {each.path[-1]: each for each in free}["drive_read"]
+    assert read.value(read.scaled(read.start)) == pytest.approx(read.low)
+
+
+def test_cost_of_creating_files_comes_back(tmp_path: Path) -> None:
+    kind = 'kind = "metadata"\nitems = 200\nwrite_bytes = "4 KiB"'
+    text = LOCAL.replace('kind = "scan"\ndata = { events = 60_000, files = 4 }', kind)
+    _, plan = planned(tmp_path, text.replace('"scan", "search"', '"scan"'))
+    assert learnt_of(plan, {"create": 0.5}).values["create"] == pytest.approx(0.5, rel=0.1)
+
+
 def test_cells_to_learn_and_to_check_are_few_and_apart(tmp_path: Path) -> None:
     study, plan = planned(tmp_path, LOCAL)
     of = {trial.cell: trial.levels for trial in plan.every}
@@ -302,5 +335,6 @@ def test_the_verdict_says_how_far_the_site_can_be_trusted() -> None:
     assert not bad.trusted
     assert any("no better" in each for each in bad.sentences)
     assert any("beyond 2 slots for scan on disk: +40% at 8" in each for each in bad.sentences)
+    assert judge([cell(2, 0.4), cell(8, 0.5)], 0.15).sentences[0].startswith("off by up to 50%")
     unknown = judge([cell(1, None)], 0.15)
     assert not unknown.trusted and unknown.good_to is None

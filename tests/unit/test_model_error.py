@@ -66,6 +66,16 @@ def test_jobs_of_a_set_time_are_compared_over_the_same_work(tmp_path: Path) -> N
         assert new.error == pytest.approx(2 * old.error + 1)
 
 
+def test_an_error_is_divided_into_cpu_time_and_waits(tmp_path: Path) -> None:
+    real = results(tmp_path / "real", Truth(trial_sigma=0.005))
+    found = model_errors(real, simulated(tmp_path / "simulated", cpu_s=5.0)).cells
+    for cell in found:
+        assert cell.of_cpu == pytest.approx(cell.error, abs=0.02)
+        assert cell.of_waits == pytest.approx(0.0, abs=0.02)
+    console = Console(file=io.StringIO(), width=80)
+    print_model_errors(model_errors(real, simulated(tmp_path / "more", cpu_s=5.0)), console)
+
+
 def test_what_is_no_such_pair_is_refused(tmp_path: Path) -> None:
     real, model = results(tmp_path / "real", Truth()), simulated(tmp_path / "simulated")
     for pair in ((real, real), (model, model)):

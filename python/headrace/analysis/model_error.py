@@ -17,6 +17,7 @@ from headrace.errors import RefusedError
 
 SIMULATED = "simulated"
 CONFIDENCE = 0.95
+WAITS = ("wait_block_s", "wait_network_s", "other_s")
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,10 @@ class CellError:
     """The same in virtual time, for the work that the real jobs did."""
     error: float
     """simulated / real - 1."""
+    of_cpu: float
+    """The part of `error` that is CPU time of the jobs, as a share of their measured time."""
+    of_waits: float
+    """The same of waits for storage and network; the rest are waits for a CPU."""
     seen: bool
     """False when the simulated time is within the interval of the measured one."""
 
@@ -118,7 +123,8 @@ def _cell(real: Any, simulated: Any) -> CellError:
     real_s, simulated_s = _times_s(real), _times_s(simulated)
     work, simulated_work = _work(real), _work(simulated)
     # Jobs of a set time: scale the virtual time to the work that the real jobs did.
-    simulated_s = simulated_s * (work / simulated_work if work and simulated_work else 1.0)
+    scale = work / simulated_work if work and simulated_work else 1.0
+    simulated_s = simulated_s * scale
     measured = mean_of(real_s, tuple(real["id"]), CONFIDENCE)
     modelled = mean_of(simulated_s, tuple(simulated["id"]), CONFIDENCE)
     low, high = measured.low, measured.high
@@ -137,6 +143,8 @@ def _cell(real: Any, simulated: Any) -> CellError:
         real_s=measured,
         simulated_s=modelled,
         error=modelled.value / measured.value - 1,
+        of_cpu=_part(real, simulated, scale, ("on_cpu_s",)),
+        of_waits=_part(real, simulated, scale, WAITS),
         seen=low is None or high is None or not low <= modelled.value <= high,
     )
 
@@ -144,6 +152,16 @@ def _cell(real: Any, simulated: Any) -> CellError:
 def _times_s(rows: Any) -> np.ndarray:
     sustained = (rows["load"] == "sustained") & (rows["window_s"] > 0)
     return rows["window_s"].where(sustained, rows["last_done_s"]).to_numpy(float)
+
+
+def _part(real: Any, simulated: Any, scale: float, columns: tuple[str, ...]) -> float:
+    """Return simulated less measured time of the jobs in these columns, as a share of their
+    measured time."""
+
+    def spent(rows: Any) -> float:
+        return sum(float(rows[name].mean()) for name in columns)
+
+    return (scale * spent(simulated) - spent(real)) / float(real["wall_s"].mean())
 
 
 def _work(rows: Any) -> float:
@@ -170,6 +188,8 @@ def as_json(errors: ModelErrors) -> str:
             "real_s_high": cell.real_s.high,
             "simulated_s": cell.simulated_s.value,
             "error": cell.error,
+            "error_of_cpu": cell.of_cpu,
+            "error_of_waits": cell.of_waits,
         }
         for cell in errors.cells
     ]

@@ -267,7 +267,8 @@ def _fitted(fitter: _Fitter, free: Sequence[Learnable], begin: dict[str, float])
         return fitter.slopes(free, at)
 
     if not free:
-        cost = float((differences(start) ** 2).sum() / 2)
+        # The same loss as below, so that costs can be compared.
+        cost = float((np.sqrt(1 + differences(start) ** 2) - 1).sum())
         return _Best(start, start, (), cost, 1.0)
     made: Any = least_squares(
         differences, start, jac=cast("Any", slopes), bounds=(0.0, 1.0), x_scale=0.1, loss="soft_l1",

@@ -47,7 +47,7 @@ def observed(row: Mapping[str, object]) -> ObservedCell | None:
     time_s = number("window_s") if sustained else number("last_done_s")
 
     def work(before: str) -> float:
-        size = number(f"{before}bytes_asked") + number("bytes_written")
+        size = number(f"{before}bytes_asked") + number(f"{before}bytes_written")
         return number(f"{before}events") or size or number("jobs")
 
     done, whole = work(prefix), work("")

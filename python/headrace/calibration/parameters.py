@@ -98,6 +98,8 @@ def learnables(cells: Sequence[ModelledCell], several_slots: bool) -> list[Learn
         else:
             add(Learnable(("call",), 1e-6, 1e-7, 1e-3, "s"))
             add(Learnable(("copy_rate",), 8e9, 1e8, 1e11, "bytes/s"))
+        if _creates(cell.scenario):
+            add(Learnable(("create",), 1.0, 0.05, 20.0, "times"))
         for each in _of_target(cell, cell.workload in plain):
             add(each)
     if several_slots:
@@ -116,6 +118,17 @@ def _computes(scenario: Scenario) -> bool:
     return any(in_steps(profile["steps"]) for profile in scenario["profiles"])
 
 
+def _creates(scenario: Scenario) -> bool:
+    """Return whether jobs create files again and again."""
+
+    def in_steps(steps: Sequence[Mapping[str, object]]) -> bool:
+        return any(step["do"] == "create" or in_steps(_inner(step)) for step in steps)
+
+    return any(
+        in_steps(_inner(step)) for profile in scenario["profiles"] for step in profile["steps"]
+    )
+
+
 def _inner(step: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
     inner = step.get("steps", ())
     return inner if isinstance(inner, list) else ()
@@ -132,7 +145,9 @@ def _of_target(cell: ModelledCell, elsewhere: bool) -> list[Learnable]:
     target, scenario = cell.target, cell.scenario
 
     def of(field: str, start: float, low: float, high: float, unit: Unit) -> Learnable:
-        return Learnable(("target", target, field), start, low, high, unit, target=target)
+        # A catalog's value may be beyond what is possible here: a controller that takes no time.
+        begin = min(max(start, low), high)
+        return Learnable(("target", target, field), begin, low, high, unit, target=target)
 
     drive, kind = _drive_values(scenario, target)
     made = [of("drive_read", drive["read"], 1e-7, 0.05, "s")]

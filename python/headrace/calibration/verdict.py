@@ -98,7 +98,6 @@ def judge(cells: Sequence[PredictedCell], limit: float) -> SiteVerdict:
     null, null_errors = _best_null(checked)
     worst = max(checked, key=lambda cell: abs(cell.error or 0.0))
     bad = [cell for cell in checked if abs(cell.error or 0.0) > limit]
-    good = [cell for cell in checked if cell not in bad]
     typical = float(np.median(errors))
     null_typical = float(np.median(null_errors)) if null_errors else None
     number = "the cell" if len(checked) == 1 else f"{len(checked)} cells"
@@ -121,7 +120,7 @@ def judge(cells: Sequence[PredictedCell], limit: float) -> SiteVerdict:
         )
     most = max(measured)
     sentences.append(f"do not trust it beyond {slots_words(most)}: no cell with more was measured")
-    if good and bad:
+    if bad:
         sentences[0] = sentences[0].replace("good to", "off by up to")
     return SiteVerdict(max(errors), typical, null, null_typical, not bad, tuple(sentences))
 

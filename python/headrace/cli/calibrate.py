@@ -40,9 +40,13 @@ def calibrate(
         ),
     ] = None,
     limit: Annotated[
-        float,
-        typer.Option(min=0.001, max=5.0, help="largest relative error of a checked cell"),
-    ] = 0.15,
+        float | None,
+        typer.Option(
+            min=0.001,
+            max=5.0,
+            help="largest relative error of a checked cell; 0.15 when not given",
+        ),
+    ] = None,
     rehearse: Annotated[
         Path | None,
         typer.Option(
@@ -71,9 +75,14 @@ def calibrate(
     loaded = load_study(study, forced_devices=force_device or [])
     root = results or default_results(study)
     offer_undo()
-    given = {"results": root, "out": out_file, "check": check, "rehearse": rehearse}
+    given = {
+        "results": root, "out": out_file, "check": check, "limit": limit, "rehearse": rehearse,
+        "cache-dir": cache_dir,
+    }  # fmt: skip
+    options = [(name, value) for name, value in given.items() if value is not None]
+    options += [("force-device", device) for device in force_device or []]
     again = f"headrace calibrate {as_word(study)}" + "".join(
-        f" --{name} {as_word(value)}" for name, value in given.items() if value is not None
+        f" --{name} {as_word(value)}" for name, value in options
     )
     try:
         site, file = _learn(loaded, root, out_file, check, limit, rehearse, cache_dir)
@@ -94,7 +103,7 @@ def _learn(
     root: Path,
     out_file: Path | None,
     check: int | None,
-    limit: float,
+    limit: float | None,
     rehearse: Path | None,
     cache_dir: Path | None,
 ) -> tuple[LearntSite, Path]:

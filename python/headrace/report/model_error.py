@@ -59,7 +59,7 @@ def print_model_errors(errors: ModelErrors, console: Console) -> None:
     table = TextTable()
     table.add_column("storage", fold=True)
     table.add_column("workload", fold=True)
-    for heading in ("slots", " or ".join(kinds), "simulated", "error"):
+    for heading in ("slots", " or ".join(kinds), "simulated", "error", "CPU", "waits"):
         table.add_column(heading, justify="right")
     for cell in errors.cells[:LINES_AT_MOST]:
         table.add_row(
@@ -69,8 +69,15 @@ def print_model_errors(errors: ModelErrors, console: Console) -> None:
             _time(cell.real_s),
             format_seconds(cell.simulated_s.value),
             f"{cell.error:+.0%}" if cell.seen else f"({cell.error:+.0%})",
+            f"{cell.of_cpu:+.0%}",
+            f"{cell.of_waits:+.0%}",
         )
     console.print(table)
+    console.print(
+        "of the error, CPU: CPU time of the jobs; waits: for storage and network; the rest: for a "
+        "CPU",
+        style="dim",
+    )
     if any(not cell.seen for cell in errors.cells[:LINES_AT_MOST]):
         console.print(
             "an error in brackets is within the interval of what was measured", style="dim"

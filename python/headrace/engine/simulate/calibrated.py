@@ -56,6 +56,9 @@ def _node(host: HostSpec, learnt: SiteCalibration) -> HostSpec:
         made["call_ns"] = round(learnt.call * 1e9)
     if learnt.copy_rate is not None:
         made["copy_bytes_per_s"] = learnt.copy_rate
+    if learnt.create is not None:
+        for name in ("create_ns", "remove_ns"):
+            made[name] = round(host.get(name, 0) * learnt.create)
     if learnt.busy_core_slowdown is not None:
         sharing = host.get("sharing", {})
         made["sharing"] = {**sharing, "busy_core_slowdown": learnt.busy_core_slowdown}

@@ -15,6 +15,11 @@ Measured on one core of an AMD EPYC of 2023 (psync, 4 KiB, cached).
 """
 START_NS = 100_000_000
 """CPU time of fio's start and end, measured on the same machine."""
+START_WAIT_NS = 100_000_000
+"""Sleep of fio's main thread between starting its clients and letting them run (`run_threads` in
+its backend.c)."""
+END_WAIT_NS = 5_000_000
+"""Mean sleep at the end: fio looks every 10 ms whether its clients have ended (the same)."""
 JOB_MEMORY_BYTES = 30_000_000
 
 
@@ -42,7 +47,8 @@ def requests(
 
 
 def modelled_fio(steps: Sequence[Step], *, file_size: int, new: bool = False) -> ModelledJob:
-    """Return the whole job: start fio, open the file (`new`: create it), run the steps, close it.
+    """Return the whole job: start fio, open the file (`new`: create it), run the steps, close it,
+    end fio.
 
     Each slot has its own file.
     """
@@ -52,9 +58,11 @@ def modelled_fio(steps: Sequence[Step], *, file_size: int, new: bool = False) ->
     return ModelledJob(
         steps=[
             {"do": "compute", "cpu_ns": START_NS},
+            {"do": "wait", "wait_ns": START_WAIT_NS},
             {"do": "create" if new else "open", "file": FILE},
             *steps,
             {"do": "close", "file": FILE},
+            {"do": "wait", "wait_ns": END_WAIT_NS},
         ],
         files=[file],
         memory_bytes=JOB_MEMORY_BYTES,
