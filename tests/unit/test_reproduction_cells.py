@@ -15,7 +15,8 @@ from headrace.catalog.load import attempt
 from headrace.errors import HeadraceError
 from headrace.library import load_study
 from headrace.reproduce import MODULES
-from headrace.reproduce.assumptions import ASSUMPTIONS, edited
+from headrace.reproduce.assumption_tables import ASSUMPTIONS
+from headrace.reproduce.assumptions import edited
 from headrace.reproduce.cells import run_cells
 
 STUDY = """

@@ -8,132 +8,16 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.catalog import load
 from headrace.engine.simulate.simulator import Simulator
 from headrace.errors import HeadraceError
+from headrace.reproduce.assumption_tables import ASSUMPTIONS, Alternative, Assumption
 from headrace.reproduce.cells import run_cells
 from headrace.reproduce.published import Reproduced
 from headrace.reproduce.study import StudyModule
 from headrace.study.packaged import STUDIES
-
-Edits = tuple[tuple[str, str], ...]
-"""(old text, new text): each must be there."""
-
-
-@dataclass(frozen=True)
-class Alternative:
-    """Another value of an assumption."""
-
-    label: str
-    studies: Edits = ()
-    """In every study file that has the text."""
-    catalog: tuple[tuple[str, Edits], ...] = ()
-    """(`shelf/entry`, edits)."""
-
-
-@dataclass(frozen=True)
-class Assumption:
-    """What no source states."""
-
-    name: str
-    used: str
-    why: str
-    alternatives: tuple[Alternative, ...]
-
-
-_DIRTY = (
-    "writeback = { dirty_background_ratio = 0.10, dirty_ratio = 0.40, of_all_memory = true }\n",
-    "",
-)
-_DIRTY_SOURCE = (
-    'writeback = "RHEL 5 and its rebuilds (2.6.18): vm.dirty_background_ratio 10, '
-    'vm.dirty_ratio 40"\n',
-    "",
-)
-_COLD_SKIM = 'slots = 1\ncache = "cold" # of the servers, too\n'
-_BUSY = "read_ns = 25_400_000\nwrite_ns = 25_400_000\n"
-
-
-def _load(label: str, nanoseconds: int, times: str = "") -> Alternative:
-    """Another load of the storage element: accesses of 12.7 ms, waiting for others."""
-    edits: list[tuple[str, str]] = [(_BUSY, f"read_ns = {nanoseconds}\nwrite_ns = {nanoseconds}\n")]
-    if times:
-        edits.append(('service_time = "exponential"\n', times))
-    return Alternative(label, catalog=(("servers/storage-element", tuple(edits)),))
-
-
-ASSUMPTIONS: dict[str, tuple[Assumption, ...]] = {
-    "worker-node-ssd": (
-        Assumption(
-            "load of the storage element by other jobs",
-            "half: accesses take twice 12.7 ms, exponentially distributed (M/M/1)",
-            "the study does not state it",
-            (
-                _load("none", 12_700_000, "\n"),
-                _load("a quarter", 16_933_333),
-                _load("three quarters", 50_800_000),
-            ),
-        ),
-        Assumption(
-            "commands that a drive gets at once",
-            "1",
-            "drivers of 2.6.18 in IDE mode; the study does not state the controller",
-            (Alternative("as the drives allow (32)", studies=(("queue_depth = 1\n", ""),)),),
-        ),
-    ),
-    "cluster-energy": (
-        Assumption(
-            "a page of GlusterFS on the link",
-            "780 us per request: 128 KiB on 1 GbE, of another node in two cases of three",
-            "worked out from the io-cache translator's page",
-            (
-                Alternative(
-                    "none",
-                    studies=(("tuning = { client_delay_ns = 780_000 }", "tuning = {}"),),
-                ),
-            ),
-        ),
-    ),
-    "storage-options": (
-        Assumption(
-            "what servers' caches hold before the skim",
-            "nothing, as for IOzone",
-            "no source says",
-            (
-                Alternative(
-                    "all of it",
-                    studies=((_COLD_SKIM, _COLD_SKIM.replace("cold", "warm")),),
-                ),
-            ),
-        ),
-        Assumption(
-            "how the six disks of a server are used",
-            "RAID 5 of 500 GB disks (2.5 TB; the slides say 2 TB)",
-            "the slides state the disks only",
-            (
-                Alternative("RAID 0", studies=(("level = 5", "level = 0"),)),
-                Alternative("RAID 10", studies=(("level = 5", "level = 10"),)),
-            ),
-        ),
-        Assumption(
-            "dirty limits of servers and clients",
-            "RHEL 5's: 40 % of all memory",
-            "Scientific Linux 5, as for their read-ahead",
-            (
-                Alternative(
-                    "today's: 20 % of available memory",
-                    catalog=(
-                        ("nodes/fermicloud-server", (_DIRTY, _DIRTY_SOURCE)),
-                        ("nodes/fermicloud-client", (_DIRTY, _DIRTY_SOURCE)),
-                    ),
-                ),
-            ),
-        ),
-    ),
-}
 
 
 def vary(
