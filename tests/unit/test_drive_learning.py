@@ -27,6 +27,7 @@ from headrace.drives.learning import (
 )
 from headrace.drives.learning.device import UNIT
 from headrace.drives.learning.drive_file import write_learnt
+from headrace.drives.learning.queueing import learn_reordering, with_queue
 from headrace.drives.learning.traffic import DiskSums, others_in, parse_stat
 from headrace.errors import RefusedError, StudyError
 
@@ -81,9 +82,13 @@ def changed_ssd(name: str, seed: int) -> Spec:
     return table
 
 
+def silent(_: str) -> None:
+    """Say nothing."""
+
+
 def learnt(table: Spec, seconds: float, writable: bool = False) -> LearntDrive:
     device = modelled_device(table, seed=4, script_seed=2, writable=writable)
-    return learn_drive(device, name="learnt", seconds=seconds, kind=None, say=lambda _: None)
+    return learn_drive(device, name="learnt", seconds=seconds, kind=None, say=silent)
 
 
 def assert_predicts(found: LearntDrive, table: Spec, loads: tuple[ScriptLoad, ...]) -> None:
@@ -120,6 +125,18 @@ def test_a_disk_is_learnt_and_predicted(name: str, seed: int) -> None:
         assert value(found, "heads") == table["heads"]
         assert value(found, "track_skew_ms") == pytest.approx(table["head_switch_ms"], rel=0.02)
     assert_predicts(found, table, DISK_LOADS)
+
+
+@pytest.mark.parametrize(("share", "window"), [(1.0, 4), (0.5, None), (0.0, None)])
+def test_depths_tell_reordering_and_its_window(share: float, window: int | None) -> None:
+    table = changed_disk("cheetah-9lp", 1)
+    loads = [ScriptLoad(UNIT, depth) for depth in (2, 4, 8, 16, 32)]
+    truth = with_queue(table, share, 1000.0, window)
+    measured = dict(zip(loads, modelled_loads(truth, loads, requests=600, seed=9), strict=True))
+    found = learn_reordering(with_queue(table, 0.3, 1000.0), measured, silent)
+    assert found.window == window
+    assert found.share == pytest.approx(share, abs=0.15)
+    assert found.share_low <= found.share <= found.share_high
 
 
 @pytest.mark.heavy  # 15 s of CPU time
@@ -214,7 +231,7 @@ def test_counters_are_those_of_the_kernel() -> None:
 def test_a_drive_of_another_kind_is_no_disk() -> None:
     device = modelled_device(entry("drives", "samsung-870-evo-1tb").table)
     with pytest.raises(NotLearntError, match="revolution"):
-        learn_drive(device, name="x", seconds=30, kind="hdd", say=lambda _: None)
+        learn_drive(device, name="x", seconds=30, kind="hdd", say=silent)
 
 
 def test_a_device_that_cannot_be_opened_is_told(
@@ -224,8 +241,12 @@ def test_a_device_that_cannot_be_opened_is_told(
     with pytest.raises(OSError, match="No such file") as refused:
         _core.TimedBlockDevice(gone, False)
     assert isinstance(refused.value, FileNotFoundError)
-    monkeypatch.setattr(Path, "exists", lambda _: True)
-    monkeypatch.setattr(Path, "is_block_device", lambda _: True)
+
+    def yes(_: Path) -> bool:
+        return True
+
+    monkeypatch.setattr(Path, "exists", yes)
+    monkeypatch.setattr(Path, "is_block_device", yes)
     with pytest.raises(StudyError, match="cannot be opened: No such file"):
         block_device(gone)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -16,6 +16,7 @@ from headrace.scenario import Table
 
 REORDERINGS = tuple(each / 20 for each in range(21))
 AGE_LIMITS_MS = (25.0, 50.0, 100.0, 200.0, 400.0, 700.0, 1000.0, 2000.0)
+WINDOWS = (2, 3, 4, 6, 8, 12, 16, 24)
 MODEL_REQUESTS = 2500
 LEAST_DIFFERENCE = 0.04
 """Root mean square below which two settings cannot be told apart by such short loads."""
@@ -32,13 +33,21 @@ class Reordering:
     age_limit_seen: bool
     error: float
     """Root mean square of log(model/measured) over IOPS, median and p99."""
+    window: int | None = None
+    """Most commands that the drive chooses among; None: as many as wait."""
+    windows_alike: tuple[int, ...] = ()
+    """Windows that fit almost as well."""
 
 
-def with_queue(table: Table, share: float, age_limit_ms: float) -> Table:
+def with_queue(table: Table, share: float, age_limit_ms: float, window: int | None = None) -> Table:
     """Return the table with another reordering."""
     changed = copy.deepcopy(table)
     queue = cast("Table", changed["queue"])
     queue["reordering"], queue["age_limit_ms"] = share, age_limit_ms
+    if window is None:
+        queue.pop("window", None)
+    else:
+        queue["window"] = window
     return changed
 
 
@@ -55,11 +64,14 @@ def misfit(measured: LoadResult, modelled: LoadResult) -> float:
 def learn_reordering(
     table: Table, measured: dict[ScriptLoad, LoadResult], say: Callable[[str], None]
 ) -> Reordering:
-    """Return the reordering with which the model meets the measured loads best."""
+    """Return the reordering with which the model meets the measured loads best.
+
+    A window is learnt only if no reordering without one is about as good.
+    """
     loads = [load for load in measured if load.depth > 1]
 
-    def error_of(share: float, age_limit_ms: float) -> float:
-        tried = with_queue(table, share, age_limit_ms)
+    def error_of(share: float, age_limit_ms: float, window: int | None) -> float:
+        tried = with_queue(table, share, age_limit_ms, window)
         modelled = modelled_loads(tried, loads, requests=MODEL_REQUESTS)
         squares = [
             misfit(measured[load], result) for load, result in zip(loads, modelled, strict=True)
@@ -67,14 +79,37 @@ def learn_reordering(
         return float(np.sqrt(np.mean(squares)))
 
     say("reordering: the model is run with several values")
-    coarse = {share: error_of(share, 1000.0) for share in REORDERINGS[::2]}
-    share = min(coarse, key=lambda each: coarse[each])
-    ages = {limit_ms: error_of(share, limit_ms) for limit_ms in AGE_LIMITS_MS}
+    plain = _best(error_of, (None,))
+    most = max(load.depth for load in loads)
+    windows = tuple(window for window in WINDOWS if window < most)
+    narrow = _best(error_of, windows) if windows else plain
+    if plain.error <= narrow.error + LEAST_DIFFERENCE / 2:
+        return plain
+    alike = [
+        window
+        for window in windows
+        if error_of(narrow.share, narrow.age_limit_ms, window) < narrow.error + LEAST_DIFFERENCE / 2
+    ]
+    return replace(narrow, windows_alike=tuple(alike))
+
+
+def _best(
+    error_of: Callable[[float, float, int | None], float], windows: Sequence[int | None]
+) -> Reordering:
+    """Return the best values with one of these windows."""
+    coarse = {
+        (share, window): error_of(share, 1000.0, window)
+        for window in windows
+        for share in REORDERINGS[:: 2 if window is None else 4]
+    }
+    share, window = min(coarse, key=lambda each: coarse[each])
+    ages = {limit_ms: error_of(share, limit_ms, window) for limit_ms in AGE_LIMITS_MS}
     age_limit_ms = min(ages, key=lambda each: ages[each])
-    fine = {each: error_of(each, age_limit_ms) for each in REORDERINGS}
-    share = min(fine, key=lambda each: fine[each])
-    alike = [each for each, error in fine.items() if error < fine[share] + LEAST_DIFFERENCE / 2]
     seen = ages[AGE_LIMITS_MS[-1]] > ages[age_limit_ms] + LEAST_DIFFERENCE / 2
     if not seen:
+        # With a short limit a disk that does not reorder looks like any other.
         age_limit_ms = 1000.0
-    return Reordering(share, min(alike), max(alike), age_limit_ms, seen, fine[share])
+    fine = {each: error_of(each, age_limit_ms, window) for each in REORDERINGS}
+    share = min(fine, key=lambda each: fine[each])
+    alike = [each for each, error in fine.items() if error < fine[share] + LEAST_DIFFERENCE / 2]
+    return Reordering(share, min(alike), max(alike), age_limit_ms, seen, fine[share], window)
