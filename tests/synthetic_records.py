@@ -108,14 +108,13 @@ def write_results(
     study_text: str = "headrace = 1\n",
     broken: dict[int, str] | None = None,
     series: bool = True,
+    created_utc: str = "2026-01-01T00:00:00+00:00",
 ) -> Path:
     """Records of every trial of the plan.
 
     `broken` names trials by index that are `invalid`, `failed` or `unsupported`.
     """
-    header = ResultsHeader(
-        plan.study_hash, title, truth.engine, str(root), "2026-01-01T00:00:00+00:00", "0.1.0"
-    )
+    header = ResultsHeader(plan.study_hash, title, truth.engine, str(root), created_utc, "0.1.0")
     store = ResultStore.create(root, study_text, header, plan, truth.environment)
     draws = random.Random(seed)
     plot_noise = {trial.whole_plot: draws.gauss() * truth.whole_plot_sigma for trial in plan.trials}
@@ -156,8 +155,8 @@ def trial_record(
     trial: Trial, plan: Plan, truth: Truth, noise: float, fate: str, title: str
 ) -> tuple[TrialRecord, list[dict[str, Any]]]:
     """The record and the rows of jobs.parquet of one trial."""
-    slots = int(trial.levels.get("slots") or 1)
-    nodes = int(trial.levels.get("nodes") or 1)
+    slots = int(str(trial.levels.get("slots") or 1))
+    nodes = int(str(trial.levels.get("nodes") or 1))
     running = slots * nodes
     speed = math.exp(
         noise
@@ -242,7 +241,7 @@ def trial_record(
         engine=truth.engine,
         environment=truth.environment,
         provenance=truth.provenance,
-        status="done" if ran else fate,
+        status="done" if ran else "unsupported" if fate == "unsupported" else "failed",
         cause=None if ran else f"made {fate} on purpose",
         validity=Validity(
             valid=fate == "done" and not disturbed,

@@ -76,7 +76,7 @@ def compare(
     # (jointly.py).
     p_values = [_p_value(pair) for pair in pairs]
     joint = joint_confidence(p_values, options.confidence)
-    environment = _environment_differences(a, b)
+    environment = environment_differences(a, b)
     return Comparison(
         title_a=a.header.title,
         title_b=b.header.title,
@@ -310,7 +310,7 @@ def _noncentrality(t: float, freedom: int, probability: float) -> float:
     return float(special.nctdtrinc(freedom, probability, t))
 
 
-def _environment_differences(a: Records, b: Records) -> list[EnvironmentDifference]:
+def environment_differences(a: Records, b: Records) -> list[EnvironmentDifference]:
     """Return what differs between the environments of valid trials, including the location of
     the storage."""
     found: list[EnvironmentDifference] = []

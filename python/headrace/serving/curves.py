@@ -30,7 +30,7 @@ class WhatIfCurve:
         if not seen:
             return Markup("")
         right = max(x for x, _ in seen)
-        ticks = _ticks(
+        ticks = ticks_of(
             max(y for _, y in seen) * (1 + self.band) if self.most is None else self.most
         )
         top = ticks[-1] or 1.0
@@ -65,7 +65,7 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
-def _ticks(most: float) -> list[float]:
+def ticks_of(most: float) -> list[float]:
     """Return about four round values from 0 to at least the largest one."""
     if most <= 0:
         return [0.0, 1.0]

@@ -23,6 +23,7 @@ from headrace.units import format_bytes, format_seconds
 
 NAVIGATION = (
     ("/", "Results"),
+    ("/history", "History"),
     ("/what-if", "What if"),
     ("/studies", "Studies"),
     ("/watch", "Watch"),

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -22,6 +19,7 @@ from headrace.serving.folders import (
     named_folder,
     results_folders,
 )
+from headrace.serving.kept import KeptPages
 from headrace.serving.live import Live, Look
 from headrace.units import format_bytes
 
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     from headrace.records.trial_record import TrialRecord
 
 _LIST_S, _PROGRESS_S = 2.0, 1.0
-_PAGES_KEPT = 8
 _TRIALS_SHOWN = 12
 
 
@@ -38,9 +35,7 @@ class ResultsPages:
 
     def __init__(self, root: Path, live: Live) -> None:
         self._root, self._live = root, live
-        self._made: OrderedDict[tuple[object, ...], str] = OrderedDict()
-        # A report may take seconds on all cores: one at a time.
-        self._making = threading.Lock()
+        self._kept = KeptPages()
 
     def routes(self) -> list[Route]:
         """Return the addresses of these pages."""
@@ -76,7 +71,7 @@ class ResultsPages:
     def report(self, request: Request) -> Response:
         """Show the report of a results folder: the page that `headrace report` writes."""
         folder = named_folder(self._root, request.path_params["name"])
-        text = self._kept(("report", *folder.fingerprint), lambda: _report(folder))
+        text = self._kept.get(("report", *folder.fingerprint), lambda: _report(folder))
         progress = (f"/progress/{quote(folder.name)}", f"Progress ({folder.state})")
         return pages.report_page(text, [progress])
 
@@ -87,7 +82,7 @@ class ResultsPages:
         force = asked.get("force") == "1"
         key = ("compare", force, *a.fingerprint, *b.fingerprint)
         try:
-            text = self._kept(key, lambda: _comparison(a, b, force))
+            text = self._kept.get(key, lambda: _comparison(a, b, force))
         except RefusedError as error:
             fields = {"a": a.name, "b": b.name, "force": "1"}
             again = None if force else pages.Again("/compare", fields, "Compare all the same")
@@ -145,15 +140,6 @@ class ResultsPages:
         if not (path / "trial.json").is_file():
             raise UsageError(f"{folder.name} has no trial {path.name}, or has it no longer")
         return folder, path
-
-    def _kept(self, key: tuple[object, ...], make: Callable[[], str]) -> str:
-        with self._making:
-            if key not in self._made:
-                self._made[key] = make()
-            self._made.move_to_end(key)
-            while len(self._made) > _PAGES_KEPT:
-                self._made.popitem(last=False)
-            return self._made[key]
 
 
 def _report(folder: ResultsFolder) -> str:

@@ -1,0 +1,179 @@
+"""Results of one study over months: values of every cell by run, and what changed. Pure.
+
+Each run is judged against the one before by the gate; beside its verdict stands what differs
+between the two: settings of the study, the site, versions, kernel, location of the storage.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.analysis.compare import cells_of, environment_differences, mean_of
+from headrace.analysis.environment import flat
+from headrace.analysis.find import FindOptions
+from headrace.analysis.findings import Difference, EnvironmentDifference, Estimate
+from headrace.analysis.gate import Gate, GateVerdict, gate
+from headrace.analysis.metrics import (
+    headline_metric,
+    secondary_metrics,
+    trial_metrics,
+    valid_trials,
+)
+from headrace.analysis.read import Records
+from headrace.errors import HeadraceError
+
+_NO_SETTINGS = ("title", "about", "headrace")
+"""Fields of a study that change nothing."""
+
+
+@dataclass(frozen=True)
+class HistoryRun:
+    """One results folder of a history."""
+
+    records: Records
+    changes: tuple[EnvironmentDifference, ...]
+    """What differs from the run before, as A; settings of the study are named `study.…`."""
+    gate: Gate | None
+    """The run judged against the one before; None for the first one and if it cannot be judged."""
+    not_judged: str = ""
+    """Why it cannot be judged."""
+
+
+@dataclass(frozen=True)
+class HistoryPoint:
+    """The value of a cell in one run."""
+
+    run: int
+    """Its position in `StudyHistory.runs`."""
+    value: Estimate
+    verdict: GateVerdict | None
+    """Against the run before; None where one of the two has no value."""
+
+
+@dataclass(frozen=True)
+class CellHistory:
+    """One cell over all runs."""
+
+    cell: str
+    metric: str
+    points: tuple[HistoryPoint, ...]
+
+    @property
+    def marked(self) -> int:
+        """The number of runs in which it is seen to be worse or better than before."""
+        return sum(1 for each in self.points if each.verdict in ("worse", "better"))
+
+
+@dataclass(frozen=True)
+class StudyHistory:
+    """Runs of one study, the earliest first."""
+
+    runs: tuple[HistoryRun, ...]
+    cells: tuple[CellHistory, ...]
+    """Those that changed most often first."""
+    metrics: tuple[str, ...]
+    """What may be asked for: main and secondary metrics of the runs."""
+
+
+def history(
+    runs: Sequence[Records], *, metric: str | None = None, tolerance: float = 0.05
+) -> StudyHistory:
+    """Return how every cell went on from run to run, in the order of their creation.
+
+    `metric`: as `[report] metric`; of each run's own study when None.
+    """
+    ordered = sorted(runs, key=lambda each: each.header.created_utc)
+    made = [
+        _judged(before, each, metric, tolerance)
+        for before, each in zip([None, *ordered], ordered, strict=False)
+    ]
+    verdicts: dict[tuple[int, str, str], GateVerdict] = {
+        (number, cell_of(cell.difference), cell.difference.metric): cell.verdict
+        for number, run in enumerate(made)
+        if run.gate is not None
+        for cell in run.gate.cells
+    }
+    found: dict[tuple[str, str], list[HistoryPoint]] = {}
+    metrics: dict[str, None] = {}
+    for number, records in enumerate(ordered):
+        for name, cell, value in _values(records, metric, metrics):
+            verdict = verdicts.get((number, cell, name))
+            found.setdefault((cell, name), []).append(HistoryPoint(number, value, verdict))
+    cells = [CellHistory(cell, name, tuple(points)) for (cell, name), points in found.items()]
+    cells.sort(key=lambda each: -each.marked)
+    return StudyHistory(tuple(made), tuple(cells), tuple(metrics))
+
+
+def cell_of(difference: Difference) -> str:
+    """Return a cell as text, as `cells_of` names it."""
+    rows = {
+        "target": [difference.target],
+        "workload": [difference.workload],
+        "slots": [difference.slots],
+        "levels": [difference.levels],
+    }
+    return next(iter(cells_of(rows)))
+
+
+def _judged(
+    before: Records | None, now: Records, metric: str | None, tolerance: float
+) -> HistoryRun:
+    if before is None:
+        return HistoryRun(now, (), None)
+    changes = (*_study_differences(before, now), *environment_differences(before, now))
+    try:
+        found = gate(before, now, metric=metric, tolerance=tolerance)
+    except HeadraceError as error:
+        return HistoryRun(now, changes, None, error.message)
+    return HistoryRun(now, changes, found)
+
+
+def _study_differences(a: Records, b: Records) -> list[EnvironmentDifference]:
+    texts = [
+        {
+            name: value if isinstance(value, str) else json.dumps(value, default=str)
+            for name, value in flat(_settings(each.study)).items()
+        }
+        for each in (a, b)
+    ]
+    return [
+        EnvironmentDifference(
+            f"study.{name}", *(tuple(each[name] for _ in (0,) if name in each) for each in texts)
+        )
+        for name in sorted({*texts[0], *texts[1]})
+        if texts[0].get(name) != texts[1].get(name)
+    ]
+
+
+def _settings(study: Mapping[str, Any]) -> dict[str, object]:
+    return {name: value for name, value in study.items() if name not in _NO_SETTINGS}
+
+
+def _values(
+    records: Records, wanted: str | None, metrics: dict[str, None]
+) -> list[tuple[str, str, Estimate]]:
+    """Return metric, cell and value of every cell of a run; add what it has to `metrics`."""
+    options = FindOptions.of_records(records)
+    if wanted is not None:
+        options = replace(options, metric=wanted)
+    rows: Any = valid_trials(records)
+    if not len(rows):
+        return []
+    values: Any = trial_metrics(rows, options.price)
+    found: list[tuple[str, str, Estimate]] = []
+    for cell, at in cells_of(rows).items():
+        mine = values.iloc[at]
+        main = headline_metric(None, mine)
+        metrics.update(dict.fromkeys([main, *secondary_metrics(main, mine)] if main else []))
+        name = headline_metric(options.metric, mine)
+        if name is None or (wanted is not None and name != wanted):
+            continue
+        numbers = mine[name].to_numpy()
+        keep = numbers > 0
+        if keep.any():
+            trials = tuple(rows["id"].iloc[at[keep]])
+            found.append((name, cell, mean_of(numbers[keep], trials, options.confidence)))
+    return found

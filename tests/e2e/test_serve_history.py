@@ -1,0 +1,105 @@
+"""The history page of `headrace serve` in a real browser: runs, changes marked, each control."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chromium import Chromium
+from served_pages import DESK, PHONE, Served, serving, violations
+from synthetic_records import ENVIRONMENT, Truth, plan_of, write_results
+
+CELLS = [{"target": "disk", "workload": "higgs", "slots": slots} for slots in (1, 4)]
+
+
+def make_folder(root: Path) -> Path:
+    plan = plan_of(CELLS, 4)
+    months = [
+        Truth(trial_sigma=0.01),
+        Truth(trial_sigma=0.01),
+        Truth(trial_sigma=0.01, device_bytes_per_s=80e6, cpu_s=5.0,
+              environment={**ENVIRONMENT, "kernel": "6.12.0 <b>"}),
+    ]  # fmt: skip
+    for number, truth in enumerate(months, 1):
+        write_results(
+            root / f"month{number}", plan, truth, seed=number, title="Farm <i>", series=False,
+            created_utc=f"2026-0{number}-01T00:00:00+00:00",
+        )  # fmt: skip
+    write_results(root / "alone", plan, Truth(), title="Once", series=False)
+    for number in (1, 2):
+        write_results(root / f"less{number}", plan, Truth(), title="Less", series=False)
+    return root
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    with Chromium() as chromium:
+        yield chromium
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory, browser: Chromium) -> Iterator[Served]:
+    with serving(make_folder(tmp_path_factory.mktemp("served"))) as server:
+        browser.open(server.link, DESK)
+        yield server
+
+
+def choose(tab: Chromium, **values: str) -> None:
+    """Choose in the form, and press its button by keyboard."""
+    for name, value in values.items():
+        tab.evaluate(f"document.getElementById('{name}').value = {value!r}; 0")
+    tab.evaluate("document.querySelector('form.ask button').focus()")
+    tab.events.clear()
+    tab.press("Enter")
+    tab.loaded()
+
+
+def marks(tab: Chromium) -> tuple[int, int, int]:
+    """Changes, worse and better points that are drawn."""
+    return tuple(
+        tab.evaluate(f"document.querySelectorAll('.curves path.{name}').length")
+        for name in ("change", "worse", "better")
+    )  # pyright: ignore[reportReturnType]
+
+
+def test_runs_and_changes(served: Served, browser: Chromium) -> None:
+    browser.open(f"{served.origin}/", DESK)
+    browser.events.clear()
+    browser.evaluate("document.querySelector('nav.app a[href=\"/history\"]').click()")
+    browser.loaded()
+    rows = browser.evaluate(
+        "[...document.querySelectorAll('table tbody')[0].rows].map((row) => row.innerText)"
+    )
+    assert len(rows) == 3 and "2026-01-01" in rows[0]
+    assert "nothing that is recorded" in rows[1] and "2 unchanged" in rows[1]
+    assert "kernel: 6.1.0-18-amd64 → 6.12.0 <b>" in rows[2] and "2 worse" in rows[2]
+    assert marks(browser) == (2, 2, 0), "one change in each of two figures"
+    assert "Once" not in browser.evaluate("document.getElementById('study').innerText")
+    link = browser.evaluate("[...document.querySelectorAll('td a')].pop().getAttribute('href')")
+    assert link == "/compare?a=month2&b=month3" and served.get(link).status_code == 200
+
+
+@pytest.mark.parametrize("width", [DESK, PHONE])
+def test_it_fits_and_is_accessible(served: Served, browser: Chromium, width: int) -> None:
+    browser.open(f"{served.origin}/history", width)
+    browser.evaluate("document.querySelector('details').open = true; 0")
+    assert browser.evaluate("document.documentElement.scrollWidth") <= width
+    assert violations(browser) == [] and browser.errors() == []
+    assert all(url.startswith(served.origin) for url in browser.requests())
+
+
+def test_each_control(served: Served, browser: Chromium) -> None:
+    browser.open(f"{served.origin}/history", DESK)
+    choose(browser, metric="efficiency")
+    assert "efficiency" in browser.evaluate("document.querySelector('figcaption').innerText")
+    assert marks(browser)[0] == 2
+    choose(browser, metric="", tolerance="20 %")
+    assert browser.evaluate("document.getElementById('tolerance').value") == "20 %"
+    assert marks(browser)[0] == 2
+    choose(browser, study="Less, real")
+    assert marks(browser) == (0, 0, 0)
+    for wrong in ("study=None", "metric=none", "tolerance=7"):
+        answer = served.get(f"/history?{wrong}")
+        assert answer.status_code == 404 and "Traceback" not in answer.text, wrong
