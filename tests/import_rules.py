@@ -88,8 +88,9 @@ ALLOWED: dict[str, set[str]] = {
     # Results and what-if in the browser.
     "serving": BASE
     | PLUGINS
+    | CAPTURED
     | {"analysis", "decision", "engine", "metrics", "plan", "records", "report", "study"}
-    | {"watching"},
+    | {"verdict", "watching"},
     "cli": BASE
     | PLUGINS
     | CAPTURED

@@ -13,13 +13,12 @@ from rich.markup import escape
 
 from headrace.cli._console import err, out
 from headrace.cli._finish import finish
-from headrace.units import format_amount, format_bytes, format_seconds
+from headrace.units import format_amount
 
 if TYPE_CHECKING:
-    from headrace.profiles.steps import Recording, Unseen
+    from headrace.profiles.steps import Recording
     from headrace.profiles.summary import FileUse, Summary
     from headrace.report.text_table import TextTable
-    from headrace.verdict.words import ProgramVerdict
 
 app = typer.Typer(help="Recorded jobs: show, import, export, simulate.", no_args_is_help=True)
 
@@ -27,34 +26,11 @@ ProfileArgument = Annotated[Path, typer.Argument(help="a recorded profile (.toml
 
 
 def _overview(recording: Recording, summary: Summary) -> TextTable:
+    from headrace.profiles.overview import overview_rows, overview_title
     from headrace.report.text_table import TextTable
 
-    title = f"{recording.name}: {' '.join(recording.command) or recording.by}"
-    table = TextTable("", "", title=escape(title), show_header=False)
-    work = summary.between_ms_percentiles
-    sizes = [format_bytes(round(each)) for each in summary.read_size_percentiles]
-    rows = [
-        ("time", f"{format_seconds(summary.duration_s)}, of it {format_seconds(summary.cpu_s)} "
-                 f"of CPU time, {format_seconds(summary.in_calls_s)} in calls, "
-                 f"{format_seconds(summary.cpu_wait_s)} waiting for a CPU"),
-        ("processes", f"{recording.processes}, {int(recording.steps.thread.max(initial=-1)) + 1} "
-                      f"threads; {recording.exit}"),
-        ("read", f"{format_amount(summary.bytes_read)} in {summary.reads} reads"),
-        ("each byte", f"read {summary.reuse:.2f} times ({format_amount(summary.bytes_unique)} "
-                      f"without repetition)"),
-        ("size of a read", f"{sizes[1]} in the middle; {sizes[0]} to {sizes[2]} for nine in ten"),
-        ("order", f"{summary.sequential_fraction:.0%} of reads begin where the one before ended, "
-                  f"{summary.forward_fraction:.0%} there or further on"),
-        ("work between reads", f"{work[1]:.3g} ms in the middle; {work[0]:.3g} to {work[2]:.3g} "
-                               f"ms for nine in ten"),
-        ("written", f"{format_amount(summary.bytes_written)} in {summary.writes} writes"),
-        ("other calls", f"{summary.opens} opens, {summary.stats} stats, {summary.seeks} seeks, "
-                        f"{summary.maps} maps"),
-        ("not seen", _unseen(recording.unseen)),
-        ("software", f"{summary.software_files} files, {format_amount(summary.software_bytes)} "
-                     f"read; left out of all above"),
-    ]  # fmt: skip
-    for name, text in rows:
+    table = TextTable("", "", title=escape(overview_title(recording)), show_header=False)
+    for name, text in overview_rows(recording, summary):
         table.add_row(name, text)
     return table
 
@@ -95,6 +71,7 @@ def show(
     from headrace.profiles.picture import draw as draw_picture
     from headrace.profiles.steps import load, profile_path
     from headrace.profiles.summary import summarise
+    from headrace.verdict.recorded import verdict_of_profile
 
     profile = profile_path(profile, "PROFILE")
     recording = load(str(profile))
@@ -111,7 +88,7 @@ def show(
                     "reuse": summary.reuse,
                     "unseen": asdict(recording.unseen) if recording.unseen is not None else None,
                     "notes": recording.notes,
-                    "verdict": asdict(_verdict(recording)),
+                    "verdict": asdict(verdict_of_profile(recording)),
                 },
                 indent=1,
             )
@@ -124,31 +101,10 @@ def show(
             out.print(f"and {len(summary.files) - files} more")
     for note in recording.notes:
         err.print(f"[yellow]note:[/yellow] {escape(note)}")
-    for line in _verdict(recording).lines:
+    for line in verdict_of_profile(recording).lines:
         out.print(line, markup=False)
     if picture is not None:
         err.print(f"picture: {escape(str(picture))}")
-
-
-def _verdict(recording: Recording) -> ProgramVerdict:
-    """Return what `headrace why` would say, from the profile alone."""
-    from headrace.verdict.running import observation_of
-    from headrace.verdict.simulating import advice_on
-    from headrace.verdict.words import verdict_of
-
-    seen = observation_of(recording)
-    return verdict_of(seen, *advice_on(seen, recording, measure=False))
-
-
-def _unseen(unseen: Unseen | None) -> str:
-    if unseen is None:
-        return "unknown: nobody counted"
-    return (
-        f"{format_amount(unseen.read_bytes)} read, {format_amount(unseen.written_bytes)} written, "
-        f"of "
-        f"{format_amount(unseen.kernel_read_bytes)} and "
-        f"{format_amount(unseen.kernel_written_bytes)} that the kernel counted"
-    )
 
 
 @app.command("import")

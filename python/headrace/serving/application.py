@@ -16,6 +16,7 @@ from headrace.errors import HeadraceError, UsageError, describe
 from headrace.report import bokeh_json
 from headrace.serving import pages
 from headrace.serving.access import Doorkeeper, Visitors, form_of
+from headrace.serving.captured_pages import CapturedPages
 from headrace.serving.history_pages import HistoryPages
 from headrace.serving.live import Live
 from headrace.serving.results_pages import ResultsPages
@@ -40,6 +41,7 @@ def make_application(root: Path, access: Visitors, live: Live, worker: WhatIfWor
             Route("/assets/{name}", _asset),
             *what_if.routes(),
             *runs.routes(),
+            *CapturedPages(root).routes(),
             *HistoryPages(root).routes(),
             *WatchPages(live).routes(),
             *results.routes(),

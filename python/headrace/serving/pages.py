@@ -24,11 +24,12 @@ from headrace.units import format_bytes, format_seconds
 NAVIGATION = (
     ("/", "Results"),
     ("/history", "History"),
+    ("/captured", "Jobs and traces"),
     ("/what-if", "What if"),
     ("/studies", "Studies"),
     ("/watch", "Watch"),
 )
-_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
+_SCRIPT = re.compile(r'<script(?: type="text/javascript")?>(.*?)</script>', re.DOTALL)
 
 
 def address_of(name: str) -> str:

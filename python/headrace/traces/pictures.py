@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headrace.errors import FileProblem, StudyError
 from headrace.traces.statistics import Statistics
-from headrace.traces.tiles import prepare_traces
+from headrace.traces.tiles import DrawableTrace, prepare_traces
 
 KINDS = ("png", "svg", "html")
 RUNS_AT_MOST = 6
@@ -49,9 +49,7 @@ def draw(all_statistics: list[Statistics], out: Path, labels: list[str] | None =
                 )
             ]
         )
-    names = labels or [each.trace.name for each in all_statistics]
-    finer = 2 if kind == "html" else 1  # users can zoom into a page
-    runs = prepare_traces(all_statistics, names, finer * COLUMNS, finer * ROWS)
+    runs = _cells(all_statistics, labels, 2 if kind == "html" else 1)
     unfinished = out.with_name(f".{out.name}.headrace-new.{kind}")
     try:
         if kind == "html":
@@ -70,3 +68,18 @@ def draw(all_statistics: list[Statistics], out: Path, labels: list[str] | None =
     finally:
         unfinished.unlink(missing_ok=True)
     return [f"{run.label}: {note}" for run in runs for note in run.notes()]
+
+
+def page_text(all_statistics: list[Statistics]) -> str:
+    """Return the interactive page as text. Raises StudyError for a trace without times."""
+    from headrace.traces.page import render
+
+    return render(_cells(all_statistics, None, 2))
+
+
+def _cells(
+    all_statistics: list[Statistics], labels: list[str] | None, finer: int
+) -> list[DrawableTrace]:
+    """Return traces as cells; those of a page, into which users can zoom, are finer."""
+    names = labels or [each.trace.name for each in all_statistics]
+    return prepare_traces(all_statistics, names, finer * COLUMNS, finer * ROWS)

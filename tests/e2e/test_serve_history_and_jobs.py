@@ -1,16 +1,22 @@
-"""The history page of `headrace serve` in a real browser: runs, changes marked, each control."""
+"""History, recorded jobs and traces in `headrace serve`, in a real browser: each page, control."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from chromium import Chromium
+from headrace.profiles.importing import read
+from headrace.profiles.steps import load, save
+from headrace.verdict.recorded import verdict_of_profile
 from served_pages import DESK, PHONE, Served, serving, violations
 from synthetic_records import ENVIRONMENT, Truth, plan_of, write_results
 
+GOLDEN = Path(__file__).parents[1] / "golden"
+DRAWN = "document.querySelectorAll('.bk-Figure').length > 2"
 CELLS = [{"target": "disk", "workload": "higgs", "slots": slots} for slots in (1, 4)]
 
 
@@ -30,6 +36,10 @@ def make_folder(root: Path) -> Path:
     write_results(root / "alone", plan, Truth(), title="Once", series=False)
     for number in (1, 2):
         write_results(root / f"less{number}", plan, Truth(), title="Less", series=False)
+    (root / "jobs").mkdir()
+    save(read(GOLDEN / "imports" / "strace-y.txt", "tau", None), root / "jobs" / "tau <b>.toml")
+    for file in GOLDEN.glob("traces/random.blktrace.*"):
+        shutil.copy(file, root / "jobs")
     return root
 
 
@@ -81,10 +91,20 @@ def test_runs_and_changes(served: Served, browser: Chromium) -> None:
     assert link == "/compare?a=month2&b=month3" and served.get(link).status_code == 200
 
 
+JOB = "/profiles/jobs/tau%20%3Cb%3E.toml"
+
+
 @pytest.mark.parametrize("width", [DESK, PHONE])
-def test_it_fits_and_is_accessible(served: Served, browser: Chromium, width: int) -> None:
-    browser.open(f"{served.origin}/history", width)
-    browser.evaluate("document.querySelector('details').open = true; 0")
+@pytest.mark.parametrize(
+    "path", ["/history", "/captured", JOB, f"{JOB}/verdict", "/traces/jobs/random"]
+)
+def test_a_page_fits_and_is_accessible(
+    served: Served, browser: Chromium, path: str, width: int
+) -> None:
+    browser.open(f"{served.origin}{path}", width)
+    if "traces" in path:
+        browser.wait_for(DRAWN)
+    browser.evaluate("for (const each of document.querySelectorAll('details')) each.open = true; 0")
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     assert violations(browser) == [] and browser.errors() == []
     assert all(url.startswith(served.origin) for url in browser.requests())
@@ -103,3 +123,38 @@ def test_each_control(served: Served, browser: Chromium) -> None:
     for wrong in ("study=None", "metric=none", "tolerance=7"):
         answer = served.get(f"/history?{wrong}")
         assert answer.status_code == 404 and "Traceback" not in answer.text, wrong
+
+
+def test_from_the_list_to_a_job_its_verdict_and_what_if(served: Served, browser: Chromium) -> None:
+    browser.open(f"{served.origin}/captured", DESK)
+    follow(browser, "main li a")
+    text = browser.evaluate("document.body.innerText")
+    recording = load(str(Path(served.process.args[2]) / "jobs" / "tau <b>.toml"))  # pyright: ignore
+    for sentence in verdict_of_profile(recording).sentences:
+        assert " ".join(sentence.split()) in " ".join(text.split())
+    assert browser.evaluate("document.querySelector('img.picture').naturalWidth") > 1000
+    what_if = browser.evaluate("document.querySelector('main a').getAttribute('href')")
+    follow(browser, "a[href$=verdict]")
+    assert browser.evaluate("document.querySelector('h1').innerText") == "Why is it slow?"
+    page = served.get(what_if).text
+    assert '<option value="file/jobs/tau &lt;b&gt;.toml" selected>' in page
+
+
+def test_a_trace_is_drawn(served: Served, browser: Chromium) -> None:
+    browser.open(f"{served.origin}/captured", DESK)
+    follow(browser, "main a[href^='/traces/']")
+    browser.wait_for(DRAWN)
+    assert "random" in browser.evaluate("document.querySelector('tbody').innerText")
+    assert browser.errors() == []
+
+
+def test_what_is_not_there_is_said(served: Served, browser: Chromium) -> None:
+    for path in ("/profiles/none.toml", "/profiles/../../etc/passwd", "/traces/none", "/traces/"):
+        answer = served.get(path)
+        assert answer.status_code in (404, 409) and "Traceback" not in answer.text, path
+
+
+def follow(tab: Chromium, link: str) -> None:
+    tab.events.clear()
+    tab.evaluate(f"document.querySelector({link!r}).click()")
+    tab.loaded()
