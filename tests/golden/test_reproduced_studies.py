@@ -7,10 +7,12 @@ fit of its calibrate rows."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from headrace.cli.reproduce import publish
 from headrace.reproduce import MODULES, summary
 from headrace.reproduce.origins import KINDS, ORIGINS
 from headrace.reproduce.published import published
@@ -56,15 +58,23 @@ HOLD: dict[str, set[str]] = {
 }
 
 
+def at_most(value: float | None, bound: float) -> bool:
+    return value is not None and value <= bound
+
+
+def at_least(value: float | None, bound: float) -> bool:
+    return value is not None and value >= bound
+
+
 @pytest.mark.parametrize("study", REACHED)
 def test_predicted_numbers_meet_what_was_reached(study: str, shared_folder: Path) -> None:
     reached = summary(reproduced(study, shared_folder))
     median, within, points, within_points = REACHED[study]
-    assert reached["median_error"] <= median
-    assert reached["within_25_percent"] >= within
+    assert at_most(reached["median_error"], median)
+    assert at_least(reached["within_25_percent"], within)
     if points is not None and within_points is not None:
-        assert reached["median_points"] <= points
-        assert reached["within_3_points"] >= within_points
+        assert at_most(reached["median_points"], points)
+        assert at_least(reached["within_3_points"], within_points)
 
 
 @pytest.mark.parametrize("study", HOLD)
@@ -113,3 +123,42 @@ def test_every_published_value_is_there(study: str, shared_folder: Path) -> None
     for table in source.tables.values():
         for row in range(len(table.rows)):
             assert (table.id, row) in there, f"{table.id} row {row}"
+
+
+def test_the_command_prints_the_promised_json_and_writes_a_page(
+    shared_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    publish([reproduced("proof-ssd", shared_folder)], page, as_json=True, numbers=False)
+    printed = capsys.readouterr().out
+    (study,) = json.loads(printed)["studies"]
+    assert study["id"] == "proof-ssd"
+    assert {"parameter", "value", "unit", "rows"} <= set(study["fitted"][0])
+    assert {"table", "row", "column", "unit", "published", "obtained", "error", "role"} <= set(
+        study["numbers"][0]
+    )
+    wanted = {"id", "holds", "why", "origin", "origin_why"}
+    assert all(wanted <= set(finding) for finding in study["findings"])
+    assert {finding["origin"] for finding in study["findings"]} == {
+        "predicted",
+        "built in",
+        "chosen",
+    }
+    assert study["summary"]["null_median_error"] == pytest.approx(0.25)
+    assert "Infinity" not in printed
+    assert len(study["findings"]) == 13
+    text = page.read_text()
+    assert text.count("<svg") == 2
+    assert "does not hold" in text
+    assert "Null model: as many workers" in text
+    assert "matplotlib.org" not in text
+
+
+def test_the_command_prints_findings_in_words(
+    shared_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = reproduced("proof-ssd", shared_folder)
+    publish([result], tmp_path / "page.html", as_json=False, numbers=True)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert all(finding.id in printed for finding in result.findings)
+    assert f"of {len(result.findings)} findings hold" in printed

@@ -3,21 +3,28 @@ finds."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from headrace.analysis.find import find
 from headrace.analysis.read import read
 from headrace.catalog import entry
 from headrace.catalog.load import attempt
+from headrace.cli.reproduce import simulate
+from headrace.engine.simulate.simulator import Cores, Finished
 from headrace.errors import HeadraceError
 from headrace.library import load_study
 from headrace.reproduce import MODULES
 from headrace.reproduce.assumption_tables import ASSUMPTIONS
 from headrace.reproduce.assumptions import edited
-from headrace.reproduce.cells import run_cells
+from headrace.reproduce.cells import ObtainedCells, run_cells
+from headrace.reproduce.published import Number, Published
 
 STUDY = """
 headrace = 1
@@ -122,3 +129,58 @@ def test_the_efficiency_of_all_jobs_and_the_mean_of_theirs_are_two_metrics(tmp_p
     assert cell.metric("efficiency") == pytest.approx(record.sums["user_s"] / record.sums["wall_s"])
     assert cell.metric("mean_job_efficiency") == pytest.approx(record.sums["efficiencies"] / 2)
     assert cell.metric("efficiency") != cell.metric("mean_job_efficiency")
+
+
+class CountingCores(Cores):
+    """The cores of this machine; `simulated` is how many scenarios they were given."""
+
+    simulated = 0
+
+    @override
+    def run(
+        self,
+        scenarios: Sequence[str],
+        finished: Finished,
+        cancelled: Callable[[], bool] = lambda: False,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self.simulated += len(scenarios)
+        super().run(scenarios, finished, cancelled, progress)
+
+
+def test_equal_cells_of_two_files_are_simulated_once(tmp_path: Path) -> None:
+    text = written(tmp_path).read_text()
+    files = [tmp_path / f"{name}.toml" for name in ("schemes", "slots", "seeds")]
+    for file in files:
+        file.write_text(text)
+    files[2].write_text(text.replace("[plan]", "[plan]\nseed = 2"))
+    cores = CountingCores()
+    told: list[tuple[int, int]] = []
+    schemes, slots, seeds = run_cells(
+        files, simulator=cores, progress=lambda done, total: told.append((done, total))
+    )
+    assert cores.simulated == 2
+    assert sorted(told) == [(1, 3), (2, 3), (3, 3)]
+    assert (schemes.file, slots.file, seeds.file) == ("schemes", "slots", "seeds")
+    assert schemes.records[0].sums == slots.records[0].sums != seeds.records[0].sums
+
+
+def test_the_command_simulates_every_cell_of_a_study(tmp_path: Path) -> None:
+    """With its progress display, on two threads: one study file and one number of its cells."""
+    files = (str(written(tmp_path, plan="repeats = { min = 2 }")),)
+    repeats: list[int] = []
+
+    def numbers(cells: ObtainedCells, source: Published) -> list[Number]:
+        assert source.id == "proof-ssd"
+        repeats.extend(len(cell.records) for cell in cells)
+        return []
+
+    def nothing(_cells: ObtainedCells, _source: Published) -> list[Any]:
+        return []
+
+    small = replace(
+        MODULES["proof-ssd"], files=files, numbers=numbers, findings=nothing, figures=nothing
+    )
+    (result,) = simulate([small], 2, "")
+    assert result.id == "proof-ssd"
+    assert repeats == [2]

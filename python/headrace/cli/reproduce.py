@@ -72,19 +72,33 @@ def reproduce(
     if emulate:
         _emulate(studies or [], records, as_json, numbers)
         return
-    from headrace.errors import HeadraceError
-    from headrace.reproduce import as_json as make_json
     from headrace.reproduce import chosen
-    from headrace.reproduce.fitting import fit_study
-    from headrace.reproduce.page import write_page
 
     modules = chosen(studies or [])
     if fit:
+        from headrace.reproduce.fitting import fit_study
+
         for module in modules:
             fit_study(module, lambda text: err.print(text, style="dim"))
     began = time.monotonic()
-    results = _simulate(modules, threads, on)
+    results = simulate(modules, threads, on)
     elapsed_s = time.monotonic() - began
+    publish(results, html, as_json, numbers)
+    if vary:
+        for module, result in zip(modules, results, strict=True):
+            _vary(module, result, threads)
+    err.print(f"simulated in {elapsed_s:.1f} s; written: {html}", style="dim")
+
+
+def publish(results: Sequence[Reproduced], html: Path, as_json: bool, numbers: bool) -> None:
+    """Write the page of the studies and print them, `numbers` says whether with every number.
+
+    Raises HeadraceError when the page cannot be written.
+    """
+    from headrace.errors import HeadraceError
+    from headrace.reproduce import as_json as make_json
+    from headrace.reproduce.page import write_page
+
     try:
         write_page(results, html)
     except OSError as error:
@@ -96,13 +110,9 @@ def reproduce(
     else:
         for result in results:
             _show(result, numbers)
-    if vary:
-        for module, result in zip(modules, results, strict=True):
-            _vary(module, result, threads)
-    err.print(f"simulated in {elapsed_s:.1f} s; written: {html}", style="dim")
 
 
-def _simulate(modules: Sequence[StudyModule], threads: int, on: str) -> list[Reproduced]:
+def simulate(modules: Sequence[StudyModule], threads: int, on: str) -> list[Reproduced]:
     """Simulate the studies, with a progress bar."""
     from headrace.engine.simulate.simulator import Cores
     from headrace.engine.simulate.where import simulator_on

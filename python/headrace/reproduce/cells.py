@@ -96,6 +96,8 @@ def run_cells(
 ) -> ObtainedCells:
     """Simulate every cell of the study files; `only` selects cells to run.
 
+    Cells that are the same scenario, seed included, are simulated once.
+
     `simulator`: where; None: on all cores.
 
     Raises HeadraceError when a trial fails, cannot be trusted or leaves jobs unfinished,
@@ -105,7 +107,15 @@ def run_cells(
     found: dict[int, TrialRecord] = {}
     broken: list[str] = []
 
-    def finished(index: int, outcome: str | None, refusal: ScenarioRefusal | None) -> bool:
+    equal: dict[str, list[int]] = {}
+    for index, (_, prepared) in enumerate(planned):
+        equal.setdefault(prepared.scenario(series=False), []).append(index)
+    alike = list(equal.values())
+
+    def finished(number: int, outcome: str | None, refusal: ScenarioRefusal | None) -> bool:
+        return all(recorded(index, outcome, refusal) for index in alike[number])
+
+    def recorded(index: int, outcome: str | None, refusal: ScenarioRefusal | None) -> bool:
         setting, prepared = planned[index]
         made = prepared.simulated(outcome, refusal)
         problem = _problem(made)
@@ -120,8 +130,7 @@ def run_cells(
             progress(len(found), len(planned))
         return True
 
-    scenarios = [prepared.scenario(series=False) for _, prepared in planned]
-    (simulator or Cores()).run(scenarios, finished, cancelled)
+    (simulator or Cores()).run(list(equal), finished, cancelled)
     if broken:
         raise HeadraceError(broken[0])
     if len(found) < len(planned):
