@@ -35,6 +35,11 @@ HEAVY = {
     *("matplotlib", "numba", "numpy", "pandas", "pyarrow", "pyroute2", "scipy", "uproot", "zarr"),
 }
 
+USED_BY_RUNS = {
+    *("headrace.metrics", "headrace.probes.sampler", "headrace.records.store"),
+    *("headrace.system.emulator", "headrace.system.machine_use", "headrace.targets.node_storage"),
+}
+
 LISTED = """
 import sys
 from headrace.cli import main
@@ -63,6 +68,7 @@ def test_validate_imports_what_the_study_names(tmp_path: Path) -> None:
     modules = imported(tmp_path, "validate", "study.toml")
     assert not modules & HEAVY
     assert not modules & {"headrace.cli.report", "headrace.analysis", "headrace.report"}
+    assert not modules & USED_BY_RUNS
     used = {
         "targets": {
             *("exports", "local", "node_storage", "path", "queue_settings", "releasing"),

@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from headrace import workloads as workload_package
 from headrace.datasets.own_files import OwnFile
-from headrace.engine.live import TrialLive
 from headrace.errors import Problem, UsageError
-from headrace.plan.trial import Plan, Trial
-from headrace.records.store import ResultStore
 from headrace.records.trial_record import (
     Identity,
     StudyReference,
@@ -24,13 +21,16 @@ from headrace.records.trial_record import (
     WorkloadReference,
 )
 from headrace.registry import Plugins, parts
-from headrace.study.model import Study
-from headrace.study.resolve import Resolved
-from headrace.system.claims import Place
-from headrace.workloads import Workload
 
 if TYPE_CHECKING:
+    from headrace.engine.live import TrialLive
     from headrace.engine.simulate.simulator import Simulator
+    from headrace.plan.trial import Plan, Trial
+    from headrace.records.store import ResultStore
+    from headrace.study.model import Study
+    from headrace.study.resolve import Resolved
+    from headrace.system.claims import Place
+    from headrace.workloads import Workload
 
 
 class Observer(Protocol):

@@ -5,16 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from headrace.errors import Problem
 from headrace.registry import Plugins, parts
-from headrace.scenario import DriveFaultSpec
-from headrace.system.journal import Journal
-from headrace.targets import Location
 from headrace.units import Seconds
+
+if TYPE_CHECKING:
+    from headrace.errors import Problem
+    from headrace.scenario import DriveFaultSpec
+    from headrace.system.journal import Journal
+    from headrace.targets import Location
 
 
 class FaultOptions(BaseModel):

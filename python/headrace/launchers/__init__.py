@@ -24,11 +24,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from headrace.jobs import Packet
 from headrace.launchers.agent import Agent, AgentEvent, Clock, LauncherLostError, NodeLostError
-from headrace.launchers.batch.options import BatchOptions
 from headrace.launchers.job_events import (
     Ended,
     Event,
@@ -41,7 +39,11 @@ from headrace.launchers.job_events import (
 )
 from headrace.launchers.nodes import Nodes, NodesWanted
 from headrace.registry import Plugins, parts
-from headrace.system.journal import Journal
+
+if TYPE_CHECKING:
+    from headrace.jobs import Packet
+    from headrace.launchers.batch.options import BatchOptions
+    from headrace.system.journal import Journal
 
 __all__ = [
     "Agent",

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from headrace.errors import HeadraceError
-from headrace.probes.sampler import Samples, Sampling
-from headrace.system.accounting import UseSoFar
-from headrace.system.machine_facts import MachineFacts
-from headrace.system.machine_use import MachineUse, Own
-from headrace.system.storage_settings import AppliedSetting, SettingValue
-from headrace.targets.node_storage import NodeStorage
 
 if TYPE_CHECKING:
     from headrace.meters.node_meters import NodeMeters
+    from headrace.probes.sampler import Samples, Sampling
+    from headrace.system.accounting import UseSoFar
+    from headrace.system.machine_facts import MachineFacts
+    from headrace.system.machine_use import MachineUse, Own
+    from headrace.system.storage_settings import AppliedSetting, SettingValue
+    from headrace.targets.node_storage import NodeStorage
 
 
 class LauncherLostError(HeadraceError):

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.jobs import JobInput, JobOutput
-from headrace.launchers.agent import Agent
-
 if TYPE_CHECKING:
+    from headrace.jobs import JobInput, JobOutput
+    from headrace.launchers.agent import Agent
+
     pass
 
 

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.launchers.agent import Agent
-from headrace.launchers.batch.options import BatchOptions
-from headrace.system.cluster import Cluster, NodeSettings
 from headrace.system.storage_settings import one_per_kernel
 
 if TYPE_CHECKING:
+    from headrace.launchers.agent import Agent
+    from headrace.launchers.batch.options import BatchOptions
+    from headrace.system.cluster import Cluster, NodeSettings
+
     pass
 
 

@@ -25,17 +25,16 @@ from headrace.errors import (
     StudyError,
     UsageError,
 )
-from headrace.metrics import is_of_money, names_for
 from headrace.plan.order import make_plan
 from headrace.plan.trial import Plan, Trial
 from headrace.records.place import check_place
-from headrace.records.store import ResultsHeader, ResultStore, read_header
 from headrace.refusals import meant
 from headrace.study.model import Study
 from headrace.system.claims import Place, claimed
 
 if TYPE_CHECKING:
     from headrace.engine.simulate.simulator import Simulator
+    from headrace.records.store import ResultStore
 
 
 class Silent:
@@ -127,6 +126,8 @@ class LoadedStudy:
         return root
 
     def _run(self, plan: Plan, root: Path, engine: str, inputs: RunInputs) -> None:
+        from headrace.records.store import ResultsHeader, ResultStore
+
         cache_dir = inputs.cache_dir
         refuse_problems(problems_of(self, plan, engine, root, cache_dir))
         header = ResultsHeader(
@@ -223,8 +224,13 @@ def _check_metric(study: Study) -> None:
     The package `study` cannot ask the registry of metrics, which imports it.
     """
     wanted, prices = study.report_options.metric, study.report_options.price
+    if wanted is None:
+        return
+    # Metrics and records take long to import: other studies need not wait.
+    from headrace.metrics import is_of_money, names_for
+
     known = names_for(prices.values())
-    if wanted is None or wanted in known:
+    if wanted in known:
         return
     problem = meant("unknown metric", wanted, known)
     if is_of_money(wanted) and not prices:
@@ -264,6 +270,8 @@ def resume(
     holds no results, RefusedError when it was written
     by another version or its study has changed.
     """
+    from headrace.records.store import ResultStore, read_header
+
     root = Path(results)
     if cache_dir is not None:
         check_place(cache_dir, "--cache-dir")
@@ -397,6 +405,8 @@ def _engine(kind: str) -> Engine:
 def run_or_go_on(loaded: LoadedStudy, root: Path, engine: str, inputs: RunInputs) -> None:
     """Run a study into a folder, or run what the folder lacks of it."""
     if (root / "results.json").exists():
+        from headrace.records.store import read_header
+
         header = read_header(root)
         if (header.study_hash, header.engine) != (loaded.study.hash, engine):
             raise RefusedError(

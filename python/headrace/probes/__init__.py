@@ -12,12 +12,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from headrace.errors import Problem
 from headrace.registry import Plugins, parts
 from headrace.site import Section
-from headrace.system.cluster import Interface
+
+if TYPE_CHECKING:
+    from headrace.errors import Problem
+    from headrace.system.cluster import Interface
 
 
 @dataclass(frozen=True)

@@ -11,23 +11,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
 from headrace.errors import HeadraceError, Problem
-from headrace.provenance import Provenance
 from headrace.registry import Plugins, parts
-from headrace.scenario import DriveFaultSpec, HostSpec, ServiceSpec, VolumeSpec
-from headrace.site import Site
-from headrace.system.claims import Place
-from headrace.system.cluster import Cluster, Interface, NodeSettings
-from headrace.system.emulator import Report
-from headrace.system.journal import Journal
 from headrace.system.servers import Server
 from headrace.system.storage_settings import KernelSettings, StorageSettings, one_per_kernel
-from headrace.targets.node_storage import NodeDisk, NodeStorage
 from headrace.targets.setting import Setting as Setting
+
+if TYPE_CHECKING:
+    from headrace.provenance import Provenance
+    from headrace.scenario import DriveFaultSpec, HostSpec, ServiceSpec, VolumeSpec
+    from headrace.site import Site
+    from headrace.system.claims import Place
+    from headrace.system.cluster import Cluster, Interface, NodeSettings
+    from headrace.system.emulator import Report
+    from headrace.system.journal import Journal
+    from headrace.targets.node_storage import NodeDisk, NodeStorage
 
 
 class TargetOptions(BaseModel):

@@ -19,9 +19,13 @@ from headrace.errors import HeadraceError, UnsupportedLevelError
 from headrace.jobs import JobOutput
 from headrace.launchers import JobExit
 from headrace.probes.ledger import LedgerRow
+from headrace.probes.sampler import Samples, Sampling
+from headrace.system.accounting import UseSoFar
 from headrace.system.capabilities import Capability
 from headrace.system.machine_facts import MachineFacts
+from headrace.system.machine_use import MachineUse, Own
 from headrace.system.node_limits import NodeLimits
+from headrace.system.storage_settings import AppliedSetting, SettingValue
 
 _LENGTH = struct.Struct("!I")
 MOST_BYTES = 1 << 30
@@ -204,10 +208,18 @@ class Frames:
         return found
 
 
+_OF_AGENTS = {
+    **{each.__name__: each for each in (AppliedSetting, MachineFacts, MachineUse, Own)},
+    **{each.__name__: each for each in (Samples, Sampling, UseSoFar)},
+    "SettingValue": SettingValue,
+}
+"""Types of methods of `launchers.Agent`, whose module does not import them when it runs."""
+
+
 @cache
 def types_of(method: Callable[..., Any]) -> tuple[Any, Any]:
     """Return the type of a method's arguments, as a tuple, and of its result."""
-    hints = get_type_hints(method)
+    hints = get_type_hints(method, localns=_OF_AGENTS)
     names = [name for name in get_annotations(method) if name != "return"]
     arguments = tuple(hints[name] for name in names)
     return (tuple[arguments] if arguments else tuple[()]), hints["return"]
