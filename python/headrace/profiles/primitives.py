@@ -42,6 +42,28 @@ def primitives(
         yield from _of(step, file_bytes, stream)
 
 
+_CHANGING = frozenset({"create", "delete", "write", "truncate", "allocate", "reserve"})
+
+
+def changed_by(steps: Sequence[Step]) -> frozenset[str]:
+    """Return the names of the file sets that the steps write to, make anew, resize or remove."""
+    found: set[str] = set()
+    for step in steps:
+        if step["do"] == "repeat":
+            found |= changed_by(step["steps"])
+        elif _changes(step):
+            found.add(str(step.get("file", "")))
+    return frozenset(found)
+
+
+def _changes(step: Step) -> bool:
+    if step["do"] == "sequence" or step["do"] == "pattern":
+        return step.get("op", "read") == "write"
+    if step["do"] == "requests":
+        return step.get("read_fraction", 1.0) < 1
+    return step["do"] in _CHANGING
+
+
 def _of(step: Step, file_bytes: Mapping[str, int], stream: random.Random) -> Iterator[Primitive]:
     if step["do"] == "compute":
         yield Primitive("nothing", cpu_ns=step["cpu_ns"])

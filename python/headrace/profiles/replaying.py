@@ -69,7 +69,8 @@ class Replayer:
         kept: frozenset[str] = frozenset(),
     ) -> None:
         """`files`: the path of each file set's file. `new`: files that the job creates. `directs`:
-        files opened with O_DIRECT. `kept`: the user's own files, which are opened read-only."""
+        files opened with O_DIRECT. `kept`: the user's own files: opened read-only, never
+        changed."""
         self._files = files
         self._new = new
         self._directs = directs
@@ -129,6 +130,11 @@ class Replayer:
     _after: tuple[int, int] = (0, 0)
 
     def _do(self, each: Primitive, done: Replayed) -> None:
+        if each.file in self._kept and each.do in ("create", "delete", "write"):
+            raise HeadraceError(
+                f"{self._files[each.file]}: the profile would change this file ({each.do})",
+                hint='leave place = "recorded" out: each slot then has files of its own',
+            )
         if each.do == "read":
             self._read(each, done)
         elif each.do == "write":

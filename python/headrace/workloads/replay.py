@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from headrace.catalog.tables import CatalogProfile, ProfileFiles
 from headrace.errors import HeadraceError, Problem
-from headrace.profiles.primitives import Primitive, primitives
+from headrace.profiles.primitives import Primitive, changed_by, primitives
 from headrace.profiles.replaying import Replayer
 from headrace.profiles.scenario import scenario_steps
 from headrace.profiles.steps import Op, load, profile_table
@@ -107,6 +107,14 @@ class Replay(Workload):
                 )
             ]
         if self.options.place == "recorded":
+            if any(not each.path for each in self._inputs(table)):
+                return [
+                    Problem(
+                        f"the profile {table.name} does not say where its files lie",
+                        needed_by,
+                        'leave place = "recorded" out: each slot then has files of its own',
+                    )
+                ]
             gone = [each.path for each in self._inputs(table) if not Path(each.path).is_file()]
             if gone:
                 more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
@@ -121,8 +129,8 @@ class Replay(Workload):
             if changed := self._changed():
                 return [
                     Problem(
-                        f"{changed[0]}: the profile {table.name} reads and writes this file, "
-                        "which was there before the job",
+                        f"{changed[0]}: the profile {table.name} writes to this file or removes "
+                        "it, and it was there before the job",
                         needed_by,
                         'leave place = "recorded" out: each slot then has files of its own, and '
                         "yours stay as they are",
@@ -131,12 +139,14 @@ class Replay(Workload):
         return []
 
     def _changed(self) -> list[str]:
-        """Return the files that existed before the recorded job and that it read and wrote.
+        """Return the files that are there before the job, and that it changes.
 
         A replay must not write to them.
         """
-        if self._table().steps_file is None:
-            return []
+        table = self._table()
+        if table.steps_file is None:
+            touched = changed_by(table.job_steps)
+            return [each.path for each in self._inputs(table) if each.name in touched]
         recording = load(self.options.profile)
         return [
             recording.files[number].path
