@@ -57,6 +57,18 @@ class TimedModel(_Timed):
 
     def __init__(self, spec_json: str, seed: int, holds_data: bool) -> None: ...
 
+class ThreadSampler:
+    """Samples what the threads of a process and of its descendants do, at random moments, from its
+    creation on, with 0.7 % of a CPU. Raises OSError when no thread can be started.
+    """
+
+    def __init__(self, process: int) -> None: ...
+    def stop(self) -> tuple[list[tuple[str, bytes, float]], int, float, int]:
+        """End it. Return the time (ns, summed over threads) by letter of the state and kernel
+        function (`wchan`), the number of samples, the time that they stand for, and the CPU time
+        of sampling in ns.
+        """
+
 def metadata_json(config_json: str, storage: object, has_directories: bool) -> str:
     """Run the phases of a metadata test and return its report as JSON.
 

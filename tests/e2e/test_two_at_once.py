@@ -13,6 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from headrace.system.accounting import delays_misplaced
 from workspace import Workspace
 
 DONE = (0, 5)
@@ -122,5 +123,6 @@ def test_two_runs_on_different_folders_both_work(workspace: Workspace) -> None:
         assert [trial["status"] for trial in workspace.trials(results)] == ["done", "done"]
         jobs = f"'{workspace.place}/{results}/trials/*/jobs.parquet'"
         sources = duckdb.sql(f"SELECT DISTINCT ledger_source FROM {jobs}").fetchall()
-        # Linux 6.12 and later now and then count a wait wrongly: that row says "+read-calls".
-        assert {source.partition("+")[0] for (source,) in sources} == {"taskstats"}
+        found = {source.partition("+")[0] for (source,) in sources}
+        # Short jobs may end before a sample.
+        assert found <= ({"samples", "taskstats"} if delays_misplaced() else {"taskstats"})

@@ -6,10 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.probes.ledger import ended_descendants, of_processes, share_out
+from headrace.probes.ledger import (
+    BlockWaits,
+    block_waits,
+    ended_descendants,
+    of_processes,
+    share_out,
+)
 from headrace.system.accounting import Times, possible
 from headrace.system.children import Polled
 from headrace.system.taskstats import TaskDelays
+from headrace.system.thread_states import states_of
 
 SECONDS = st.floats(0, 1000)
 
@@ -114,6 +121,46 @@ def test_an_impossible_wait_of_a_polled_program_is_left_out() -> None:
         wait_cpu_ns=spinning.wait_cpu_ns + other.wait_cpu_ns,
         wait_block_ns=10_000_000,
     )
+
+
+SEEN = [
+    ("R", b"", 200.0),
+    ("S", b"hrtimer_nanosleep", 300.0),
+    ("D", b"folio_wait_bit_common", 300.0),
+    ("D", b"0", 100.0),
+    ("D", b"kernel_clone", 50.0),
+    ("S", b"request_wait_answer", 50.0),
+    ("Z", b"", 500.0),
+]
+"""Times in ns of one thread in samples that stand for 1000 ns."""
+
+
+def test_samples_share_out_the_time_asleep() -> None:
+    states = states_of(SEEN, 10, 1000.0, cost_ns=0)
+    # Asleep by the counters: 900 of 1000. By samples 450 of 800 were for storage: with FUSE, but
+    # not until a child executes its program.
+    assert states.storage_wait_ns(1000, Times(60, 40, 999)) == round(900 * 450 / 800)
+
+
+def test_without_a_sample_asleep_the_kernels_count_is_taken() -> None:
+    """A job that ends after a few milliseconds must not have waits of 0 for that reason."""
+    states = states_of([("R", b"", 5.0)], 1, 5.0, cost_ns=0)
+
+    def waits(spent: Times) -> BlockWaits:
+        return block_waits(
+            spent, states, 1_000_000, source="taskstats", counted=True, believed=True
+        )
+
+    slept = waits(Times(400_000, 0, 500_000))
+    assert (slept.block_s, slept.source, slept.complete) == (0.0005, "taskstats", True)
+    busy = waits(Times(999_000, 0, 500_000))
+    assert (busy.block_s, busy.source) == (0.0, "samples")
+    # Nothing counts: share_out then takes the time in read calls, and the row says so.
+    unknown = block_waits(
+        Times(400_000), None, 1_000_000, source="read-calls", counted=False, believed=True
+    )
+    assert not unknown.complete
+    assert unknown.source_with(complete=True) == "read-calls"
 
 
 def thread_of(process: int, *, block_ns: int, lived_ns: int, pid: int | None = None) -> TaskDelays:

@@ -75,6 +75,30 @@ def read_direct(path: str, wall_s: float) -> float:
     return inside
 
 
+def read_and_sleep(path: str, wall_s: float, sleep_s: float, cpu_s: float) -> float:
+    """Computes, sleeps and reads 4 KiB past the page cache, in turn, for so long.
+
+    Seconds asleep inside read calls: the truth that a ledger has to find.
+    """
+    chosen, asleep, end = random.Random(os.getpid()), 0.0, time.monotonic() + wall_s
+    handle, piece = os.open(path, os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 4096)
+    pieces = os.lseek(handle, 0, os.SEEK_END) // 4096
+    while time.monotonic() < end:
+        spin(cpu_s)
+        time.sleep(sleep_s)
+        busy_s, before = _busy_s(), time.monotonic()
+        os.preadv(handle, [piece], chosen.randrange(pieces) * 4096)
+        asleep += max(0.0, time.monotonic() - before - (_busy_s() - busy_s))
+    os.close(handle)
+    return asleep
+
+
+def _busy_s() -> float:
+    """Time of this thread on CPUs and on run queues."""
+    waited = Path("/proc/thread-self/schedstat").read_text().split()[1]
+    return time.thread_time() + int(waited) / 1e9
+
+
 def in_thread(work: object, *arguments: object) -> float:
     """Does it in a thread that has ended before the ledger is read; what it returned."""
     results: list[float] = []
@@ -91,9 +115,10 @@ def main() -> None:
     for variable in ("TEST_CGROUP", "TEST_PRESSURE_CGROUP"):
         if group := os.environ.get(variable):
             (Path(group) / "cgroup.procs").write_text(str(os.getpid()))
-    meter = LedgerMeter(network="network" in kind)
+    given = os.environ.get("TEST_SAMPLED")  # 1: as since Linux 6.12, 0: as before
+    meter = LedgerMeter(network="network" in kind, sampled=given == "1" if given else None)
     meter.begin()
-    inside = 0.0
+    inside, truth = 0.0, 0.0
     match kind:
         case "spin":
             spin(float(arguments[0]))
@@ -105,6 +130,11 @@ def main() -> None:
             inside = read_scattered(arguments[0], int(arguments[1]), int(arguments[2]))
         case "direct":
             inside = read_direct(arguments[0], float(arguments[1]))
+        case "mixed":
+            truth = read_and_sleep(arguments[0], *map(float, arguments[1:4]))
+        case "mixed-child":
+            program = [sys.executable, __file__, "mixed", *arguments]
+            truth = json.loads(subprocess.run(program, check=True, stdout=-1).stdout)["truth_s"]
         case "scattered-thread":
             inside = in_thread(read_scattered, arguments[0], int(arguments[1]), int(arguments[2]))
         case "children":
@@ -118,7 +148,7 @@ def main() -> None:
                 shell.wait()
         case _:
             raise SystemExit(f"no job {kind}")
-    print(json.dumps(meter.end(inside).as_row()))
+    print(json.dumps(meter.end(inside).as_row() | {"truth_s": truth}))
 
 
 if __name__ == "__main__":

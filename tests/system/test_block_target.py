@@ -154,6 +154,23 @@ def test_a_device_in_use_by_a_program_is_refused(
         os.close(handle)
 
 
+def test_a_device_that_a_program_has_open_without_a_claim_is_refused(
+    context: TargetContext, device: Path, tmp_path: Path
+) -> None:
+    """As a virtual machine has its disk: the kernel would let both write."""
+    disk = target(tmp_path, image=None, size=None, device=str(device))
+    other = subprocess.Popen(["sleep", "60"], stdin=device.open("rb"))
+    try:
+        (problem,) = disk.check(frozenset({str(device)}))
+        assert f"in use: opened by sleep ({other.pid})" in problem.what
+        with pytest.raises(RefusedError, match="opened by sleep"):
+            disk.prepare(context)
+        assert contents(device) is None
+    finally:
+        other.kill()
+        other.wait()
+
+
 @pytest.mark.parametrize("holds", ["file system", "partition table", "unknown data"])
 def test_a_device_that_is_not_empty_needs_force(
     holds: str, context: TargetContext, device: Path, tmp_path: Path

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from headrace.system.accounting import delays_misplaced
 from headrace.system.journal import Journal
 from headrace.system.shared_settings import set_file
 
@@ -26,6 +27,10 @@ JOBS = Path(__file__).with_name("ledger_jobs.py")
 PACKAGE = str(Path(__file__).parents[2] / "python")
 DELAYACCT = Path("/proc/sys/kernel/task_delayacct")
 WAITS = ("on_cpu_s", "wait_cpu_s", "wait_block_s", "wait_network_s", "other_s")
+
+SOURCE = "samples" if delays_misplaced() else "taskstats"
+OLDER_KERNEL = {"TEST_SAMPLED": "0"}
+"""The sources of kernels before 6.12."""
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -42,9 +47,9 @@ def start(
         command += [
             "setpriv",
             "--bounding-set",
-            "-net_admin",
+            "-net_admin,-sys_nice",
             "--",
-        ]  # without it the kernel gives no taskstats
+        ]  # no taskstats, no real-time priority
     if cpu is not None:
         command += ["taskset", "-c", str(cpu)]
     command += [sys.executable, str(JOBS), *arguments]
@@ -127,7 +132,7 @@ class TestWithDelayAccounting:
         best = max(
             (run("spin", "0.7", cpu=1) for _ in range(3)), key=lambda row: share(row, "on_cpu_s")
         )
-        assert best["ledger_source"] == "taskstats"
+        assert best["ledger_source"].partition("+")[0] in (SOURCE, "taskstats")
         assert share(best, "on_cpu_s") + share(best, "wait_cpu_s") >= 0.99
         assert share(best, "on_cpu_s") >= 0.97
         assert best["residue_s"] < 0.001
@@ -177,7 +182,7 @@ class TestWithDelayAccounting:
         subprocess.run(
             ["sh", "-c", four, "sh", *job],
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": PACKAGE},
+            env={**os.environ, "PYTHONPATH": PACKAGE, **OLDER_KERNEL},
             start_new_session=True,
             check=True,
             timeout=60,
@@ -209,9 +214,40 @@ class TestWithDelayAccounting:
         self, slow_device: tuple[str, dict[str, str]]
     ) -> None:
         device, variables = slow_device
+        variables |= OLDER_KERNEL
         row = run("scattered", device, "150", str(64 << 20), privileged=False, **variables)
         assert row["ledger_source"] == "delayacct"
         assert share(row, "wait_block_s") > 0.6
+
+
+@root_only
+class TestSampledStates:
+    """Where the kernel counts delays in the wrong thread. On Linux 6.18 it counted 65 % for a job
+    of these pairs that waited 56 %, and 47 % for one that waited 5 %."""
+
+    @pytest.mark.parametrize("sleep_ms", [1, 10])
+    @pytest.mark.parametrize("privileged", [True, False], ids=["root", "unprivileged"])
+    def test_reads_between_sleeps_on_a_shared_core(
+        self, sleep_ms: int, privileged: bool, slow_device: tuple[str, dict[str, str]]
+    ) -> None:
+        """One job reads itself, the other's program does: each logs its own truth."""
+        device, variables = slow_device
+        rest = [device, "3", str(sleep_ms / 1000), "0.001"]
+        variables = {**variables, "TEST_SAMPLED": "1"}
+        pair = [
+            start([kind, *rest], cpu=1, privileged=privileged, **variables)
+            for kind in ("mixed", "mixed-child")
+        ]
+        rows = [ledger(process) for process in pair]
+        assert {row["ledger_source"].partition("+")[0] for row in rows} == {"samples"}
+        truth = sum(row["truth_s"] / row["wall_s"] for row in rows) / 2
+        found = sum(share(row, "wait_block_s") for row in rows) / 2
+        # 200 samples of each are the least that a busy machine allows: four standard deviations.
+        assert found == pytest.approx(truth, abs=0.02 + 4 * (truth * (1 - truth) / 400) ** 0.5)
+
+    def test_a_job_that_computes_waits_for_no_storage(self) -> None:
+        row = run("spin", "0.5", TEST_SAMPLED="1")
+        assert share(row, "wait_block_s") < 0.02
 
 
 @root_only
@@ -222,14 +258,15 @@ class TestWithoutDelayAccounting:
         self, slow_device: tuple[str, dict[str, str]]
     ) -> None:
         device, variables = slow_device
-        row = run("scattered", device, "100", str(64 << 20), **variables)
+        row = run("scattered", device, "100", str(64 << 20), **variables, **OLDER_KERNEL)
         assert row["ledger_source"] == "read-calls"
         assert share(row, "wait_block_s") > 0.8
 
     def test_busy_read_calls_are_not_taken_for_block_io(self, tmp_path: Path) -> None:
         data = tmp_path / "data"
         data.write_bytes(os.urandom(8 << 20))
-        pair = [start(["cached", str(data), "1.2"], cpu=1) for _ in range(2)]
+        words = ["cached", str(data), "1.2"]
+        pair = [start(words, cpu=1, privileged=True, **OLDER_KERNEL) for _ in range(2)]
         for row in [ledger(process) for process in pair]:
             assert share(row, "wait_cpu_s") > 0.3
             assert share(row, "wait_block_s") < 0.1
@@ -248,6 +285,7 @@ class TestWithoutDelayAccounting:
                 str(64 << 20),
                 TEST_PRESSURE_CGROUP=str(group),
                 **variables,
+                **OLDER_KERNEL,
             )
         finally:
             remove(group)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 import typer
 
 import headrace
-from headrace.analysis.gate import Gate
+from headrace.analysis.gate import Gate, as_json
 from headrace.cli.gate import gate as command
 from headrace.errors import ExitCode, NotJudgedError, RefusedError, UsageError
+from headrace.report.gate import headline
 from headrace.watching import Watcher
 from headrace.watching.finders.pid import PidFinder
 from headrace.watching.recording import Recorder
@@ -70,7 +72,24 @@ def test_scatter_larger_than_the_tolerance_is_undecided(tmp_path: Path) -> None:
     base = made(tmp_path / "base", seed=1)
     found = headrace.gate(made(tmp_path / "new"), base, tolerance=0.001)
     assert not found.count("worse") and found.count("undecided")
-    assert found.exit_code == (ExitCode.OK if found.judged else ExitCode.INVALID_TRIALS)
+    assert found.exit_code == ExitCode.INVALID_TRIALS
+
+
+def test_cells_that_are_decided_do_not_pass_for_those_that_are_not(tmp_path: Path) -> None:
+    """A gate for CI: one trial of a cell cannot say that the cell is as fast as before."""
+    base = made(tmp_path / "base", seed=1)
+    trials = plan_of(CELLS, 5).trials
+    kept = [each for each in trials if each.repeat == 0 or each.levels["slots"] == 1]
+    plan = replace(plan_of(CELLS, 5), trials=tuple(kept))
+    new = write_results(tmp_path / "new", plan, Truth(trial_sigma=0.01), seed=2, series=False)
+    found = headrace.gate(new, base, tolerance="10 %")
+    counts = {verdict: found.count(verdict) for verdict in ("worse", "undecided", "unchanged")}
+    assert counts == {"worse": 0, "undecided": 4, "unchanged": 2}
+    assert headline(found) == (
+        "Undecided: no regression of more than 10\u202f% in 2 of 6 cells; 4 undecided."
+    )
+    assert found.exit_code == ExitCode.INVALID_TRIALS
+    assert not json.loads(as_json(found))["judged"]
 
 
 def test_failed_trials_are_not_passed(tmp_path: Path) -> None:

@@ -462,6 +462,24 @@ def test_every_package_is_in_the_architecture() -> None:
         assert f"{crate}/" in text, f"ARCHITECTURE.md does not name crate {crate}"
 
 
+# Modules that name the interpreter for another reason than to start a process of our own.
+NAME_THE_INTERPRETER = {
+    "system/own_programs.py": "starts them",
+    "launchers/ssh.py": "the default of [run] python, on another host",
+    "launchers/batch/launcher.py": "the default of [run] python, in a job script",
+    "workloads/dask_cluster/interpreter.py": "the user's script and workers",
+    "system/servers/hadoop.py": "a message",
+}
+
+
+def test_processes_of_our_own_are_started_in_one_place() -> None:
+    """`own_module` and `own_code` keep the user's working directory out of the module path."""
+    named = {
+        str(path.relative_to(PACKAGE)) for path in MODULES if "sys.executable" in path.read_text()
+    }
+    assert named == NAME_THE_INTERPRETER.keys(), "start it by headrace.system.own_programs"
+
+
 def test_the_published_schema_is_the_one_of_the_code() -> None:
     published = json.loads((ROOT / "docs" / "study.schema.json").read_text())
     assert published == study_schema(), (

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from headrace.system.accounting import delays_misplaced
+from headrace.system.wait_channels import WaitChannel, channel_of
 from headrace.verdict.doing import doing
-from headrace.watching.channels import WaitChannel, channel_of
 
 
 @pytest.mark.parametrize(

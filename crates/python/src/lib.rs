@@ -7,6 +7,7 @@ mod errors;
 mod metadata;
 mod scripts;
 mod simulation;
+mod threadstates;
 mod traces;
 
 /// `headrace._core`: the Rust part of Headrace.
@@ -24,6 +25,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(simulation::simulate_many, module)?)?;
     module.add_class::<scripts::TimedBlockDevice>()?;
     module.add_class::<scripts::TimedModel>()?;
+    module.add_class::<threadstates::ThreadSampler>()?;
     module.add("TraceError", module.py().get_type::<traces::TraceError>())?;
     module.add_class::<traces::TraceRows>()?;
     module.add_function(wrap_pyfunction!(traces::trace_files, module)?)?;

@@ -60,9 +60,8 @@ class Gate:
 
     @property
     def judged(self) -> bool:
-        """Whether any cell is decided, and no part of the results is missing."""
-        decided = any(cell.verdict != "undecided" for cell in self.cells)
-        return decided and not self.unusable and not self.without_value
+        """Whether every cell is decided, and no part of the results is missing."""
+        return not (self.count("undecided") or self.unusable or self.without_value)
 
     @property
     def exit_code(self) -> ExitCode:

@@ -7,7 +7,6 @@ import json
 import os
 import queue
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Generator, Sequence
@@ -18,6 +17,7 @@ from typing import IO, Any
 
 from headrace.datasets.spec import DatasetSpec
 from headrace.errors import HeadraceError
+from headrace.system.own_programs import own_module
 
 _FEW_EVENTS = 4096
 """Up to this many events are written by this process: starting others would take longer."""
@@ -94,8 +94,7 @@ def _running(
     try:
         for share in shares:
             process = subprocess.Popen(
-                # -P: a file in the user's working directory must not be imported as a module.
-                [sys.executable, "-P", "-m", "headrace.datasets.writer_process"],
+                own_module("headrace.datasets.writer_process"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=complaints,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import sys
 import time
 from abc import abstractmethod
 from pathlib import Path
@@ -21,6 +20,7 @@ from pydantic import Field
 from headrace.errors import HeadraceError, Problem, UnsupportedLevelError
 from headrace.faults import FaultOptions, InjectedFault
 from headrace.system.journal import Journal
+from headrace.system.own_programs import own_module
 from headrace.system.processes import Started, run_program, start_process
 from headrace.system.servers import Server
 from headrace.system.waiting import wait_until
@@ -142,7 +142,7 @@ class ServerFault(InjectedFault):
             )
 
     def _command(self, task: str, location: Location, value: str) -> list[str]:
-        argv = [sys.executable, "-P", "-m", "headrace.faults.pulse", task, self._place, value]
+        argv = own_module("headrace.faults.pulse", task, self._place, value)
         if location.cluster is None:
             return argv
         return next(iter(location.cluster)).command(argv)

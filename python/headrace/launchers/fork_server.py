@@ -27,6 +27,7 @@ from typing import Any, NoReturn
 
 from headrace.launchers import LauncherLostError
 from headrace.launchers.channel import Channel
+from headrace.system.own_programs import own_code
 from headrace.system.signals import dispositions_kept
 from headrace.workloads import SET_FOR_JOBS
 
@@ -74,12 +75,9 @@ class ForkServer:
         ours, theirs = socket.socketpair()
         # Not `-m`: messages would then contain classes of `__main__`, which other processes do not
         # know.
-        command = [
-            sys.executable,
-            "-c",
-            "from headrace.launchers.fork_server import main; main()",
-            str(theirs.fileno()),
-        ]
+        command = own_code(
+            "from headrace.launchers.fork_server import main; main()", str(theirs.fileno())
+        )
         # One thread per job: a numerical library with a thread pool per process would measure
         # itself. Variables set by the user are kept. Those set here are listed in SET_FOR_JOBS, so
         # that the user's own programs do not inherit them.

@@ -10,15 +10,23 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from headrace.probes.ledger import LedgerRow, ended_descendants, of_processes, share_out
+from headrace.probes.ledger import (
+    LedgerRow,
+    block_waits,
+    ended_descendants,
+    of_processes,
+    sampling_of,
+    share_out,
+)
 from headrace.system.accounting import (
     NS_PER_TICK,
     CounterFile,
     IoCounts,
     Times,
     delay_accounting,
+    delays_misplaced,
     descendants,
     io_counts,
     peak_rss_bytes,
@@ -28,6 +36,7 @@ from headrace.system.accounting import (
     thread_times,
 )
 from headrace.system.taskstats import TaskDelays, listening_socket
+from headrace.system.thread_states import StateSampling
 
 _LOOK_S = 0.05
 """Interval of looks at threads, which are lost with their times when they end."""
@@ -62,13 +71,15 @@ class FamilyMeter:
         self._counts = _Counts()
         self._before = _Counts()
         self._delays_before: dict[int, TaskDelays] = {}
+        self._sampled = delays_misplaced()
+        self._sampling: StateSampling | None = None
         self._start_ns = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="headrace-ledger", daemon=True)
 
     @property
     def source(self) -> str:
-        """The source of the waits on this machine."""
+        """The source of the kernel's counts on this machine."""
         if self._delays_counted:
             return "taskstats" if self._taskstats is not None else "delayacct"
         return "read-calls"
@@ -81,26 +92,37 @@ class FamilyMeter:
             self._delays_before = self._delays()
         self._look()
         self._before = self._counts.copy()
+        self._sampling = sampling_of(self._process) if self._sampled else None
         self._start_ns = time.monotonic_ns()
         self._thread.start()
 
     def end(self, read_wait_s: float = 0.0, *, asynchronous: bool = False) -> LedgerRow:
         """End the measurement just after the job; the arguments are as of `LedgerMeter.end`."""
         wall_ns = time.monotonic_ns() - self._start_ns
+        states = self._sampling.end() if self._sampling is not None else None
         self._stop.set()
         self._thread.join()
         self._look()
         spent, believed, complete = self._spent(wall_ns)
         user_s, system_s = self._cpu_s()
         moved = self._moved()
+        on_cpu_s = max(user_s + system_s, spent.run_ns / 1e9)
+        waits = block_waits(
+            replace(spent, run_ns=round(on_cpu_s * 1e9)),
+            states,
+            wall_ns,
+            source=self.source,
+            counted=self._delays_counted,
+            believed=believed,
+        )
         shares = share_out(
             wall_ns / 1e9,
-            max(user_s + system_s, spent.run_ns / 1e9),
+            on_cpu_s,
             spent.wait_cpu_ns / 1e9,
-            spent.wait_block_ns / 1e9,
+            waits.block_s,
             read_wait_s,
             network=self._network,
-            block_counted=self._delays_counted and believed and not asynchronous,
+            block_counted=waits.complete and not asynchronous,
         )
         return LedgerRow(
             wall_s=wall_ns / 1e9,
@@ -112,9 +134,7 @@ class FamilyMeter:
             wait_network_s=shares.wait_network_s,
             other_s=shares.other_s,
             residue_s=shares.residue_s,
-            ledger_source=self.source
-            + ("" if complete else "+lost")
-            + ("" if believed else "+read-calls"),
+            ledger_source=waits.source_with(complete=complete),
             bytes_served=max(moved.read_bytes, moved.read_chars),
             bytes_device=moved.read_bytes,
             bytes_device_written=moved.write_bytes,

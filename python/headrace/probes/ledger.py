@@ -4,14 +4,20 @@
 
 CPU time comes from the process clock and its children; waiting for a CPU from the run-queue delay
 of every thread. For root both include finished threads and children (taskstats). Block I/O comes
-from the best available of four sources:
+from the best available of five sources:
 
-1. `taskstats` (root, kernel.task_delayacct = 1): delay of the process and every descendant, ns.
-2. `delayacct` (no root, kernel.task_delayacct = 1): the same of each living thread, in clock
+1. `samples` (where the kernel counts delays in the wrong thread: `accounting.delays_misplaced`):
+   states of the threads of the process and every descendant at random moments, which share out the
+   time they slept (`system.thread_states`).
+2. `taskstats` (root, kernel.task_delayacct = 1): delay of the process and every descendant, ns.
+3. `delayacct` (no root, kernel.task_delayacct = 1): the same of each living thread, in clock
    ticks (10 ms).
-3. `psi` (a cgroup of the job's own): time in which at least one thread waited for I/O.
-4. `read-calls` (otherwise): time in the workload's read calls, while the job was neither on a CPU
+4. `psi` (a cgroup of the job's own): time in which at least one thread waited for I/O. Linux takes
+   the mean of the CPUs on which its threads were, so a thread that changes CPUs counts too little.
+5. `read-calls` (otherwise): time in the workload's read calls, while the job was neither on a CPU
    nor runnable.
+
+A job that slept but ended before a sample saw it asleep has the best of the others.
 
 Turn kernel.task_delayacct on before the slot's process starts: the kernel prepares it at fork. The
 kernel counts a wait as block I/O if it sleeps in io_schedule: page cache misses and direct I/O,
@@ -26,13 +32,14 @@ import os
 import resource
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from headrace.system.accounting import (
     IoCounts,
     Times,
     delay_accounting,
+    delays_misplaced,
     descendants,
     io_counts,
     own_pressure,
@@ -44,6 +51,7 @@ from headrace.system.accounting import (
 )
 from headrace.system.children import Polled, polled_times
 from headrace.system.taskstats import TaskDelays, listening_socket
+from headrace.system.thread_states import SampledStates, StateSampling
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ class LedgerRow:
     other_s: float
     residue_s: float
     ledger_source: str
-    """Source of the waits: one of the four above; `+lost` if the kernel dropped messages of ended
+    """Source of the waits: one of the five above; `+lost` if the kernel dropped messages of ended
     children; `+read-calls` if its block I/O count was impossible (`system.accounting.possible`) and
     was replaced by the time in read calls."""
     bytes_served: int
@@ -87,6 +95,53 @@ class LedgerRow:
     def as_row(self) -> dict[str, Any]:
         """Return the fields of jobs.parquet."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class BlockWaits:
+    """The waits for block I/O of a job's threads, and where they come from."""
+
+    block_s: float
+    source: str
+    complete: bool
+    """Whether they include all waits for block I/O, except for asynchronous ones."""
+    possible: bool = True
+    """Whether the kernel's count was possible; otherwise the time in read calls replaces it."""
+
+    def source_with(self, *, complete: bool) -> str:
+        """Return the text of `ledger_source`. `complete`: all ended children were reported."""
+        lost = "" if complete else "+lost"
+        return self.source + lost + ("" if self.possible else "+read-calls")
+
+
+def block_waits(
+    spent: Times,
+    states: SampledStates | None,
+    wall_ns: int,
+    *,
+    source: str,
+    counted: bool,
+    believed: bool,
+) -> BlockWaits:
+    """Return the waits for block I/O: by samples where there are any, else as the kernel counts.
+
+    `source` of the kernel's counts, whether it has `counted` waits and whether they are `believed`
+    (`possible`); pure.
+    """
+    sampled_ns = states.storage_wait_ns(wall_ns, spent) if states is not None else None
+    if sampled_ns is not None:
+        return BlockWaits(sampled_ns / 1e9, "samples", complete=True)
+    return BlockWaits(
+        spent.wait_block_ns / 1e9, source, complete=counted and believed, possible=believed
+    )
+
+
+def sampling_of(process: int) -> StateSampling | None:
+    """Begin to sample a process and its descendants; None when no thread can be started for it."""
+    try:
+        return StateSampling(process)
+    except OSError:
+        return None
 
 
 def share_out(
@@ -147,10 +202,12 @@ class LedgerMeter:
     (see above).
     """
 
-    def __init__(self, *, network: bool) -> None:
+    def __init__(self, *, network: bool, sampled: bool | None = None) -> None:
         """`network`: jobs reach the target over a network, so that I/O waits count as network
-        waits."""
+        waits. `sampled`: waits come from samples; by default where the kernel misplaces delays."""
         self._network = network
+        self._sampled = delays_misplaced() if sampled is None else sampled
+        self._sampling: StateSampling | None = None
         self._delays_counted = delay_accounting()
         self._taskstats = listening_socket()
         self._pressure = None if self._delays_counted else own_pressure()
@@ -159,7 +216,7 @@ class LedgerMeter:
 
     @property
     def source(self) -> str:
-        """The source of the waits on this machine."""
+        """The source of the kernel's counts on this machine."""
         if self._delays_counted:
             return "taskstats" if self._taskstats is not None else "delayacct"
         return "psi" if self._pressure is not None else "read-calls"
@@ -170,6 +227,7 @@ class LedgerMeter:
         if self._taskstats is not None:
             self._taskstats.ended()
         self._start = self._read()
+        self._sampling = sampling_of(os.getpid()) if self._sampled else None
         self._start_cpu_ns = time.process_time_ns()
         self._start_wall_ns = time.monotonic_ns()
 
@@ -178,6 +236,8 @@ class LedgerMeter:
         Raises RuntimeError without a `begin`."""
         wall_ns = time.monotonic_ns() - self._start_wall_ns
         own_cpu_ns = time.process_time_ns() - self._start_cpu_ns
+        states = self._sampling.end() if self._sampling is not None else None
+        self._sampling = None
         start, now = self._start, self._read()
         if start is None:
             raise RuntimeError("a ledger was ended that was not begun")
@@ -186,19 +246,27 @@ class LedgerMeter:
         family = ended_descendants(os.getpid(), start.processes.keys(), now.processes.keys(), ended)
 
         spent, believed = self._spent(start, now, family, ended, wall_ns)
+        own_cpu_ns = max(0, own_cpu_ns - (states.cost_ns if states is not None else 0))
         children_cpu_s = _cpu_s(now.children) - _cpu_s(start.children)
+        # The larger one: rusage lacks children that no process waited for, taskstats messages can
+        # be lost.
+        on_cpu_s = own_cpu_ns / 1e9 + max(children_cpu_s, spent.run_ns / 1e9)
+        waits = block_waits(
+            replace(spent, run_ns=round(on_cpu_s * 1e9)),
+            states,
+            wall_ns,
+            source=self.source,
+            counted=self._delays_counted or self._pressure is not None,
+            believed=believed,
+        )
         shares = share_out(
             wall_ns / 1e9,
-            # The larger one: rusage lacks children that no process waited for, taskstats messages
-            # can be lost.
-            own_cpu_ns / 1e9 + max(children_cpu_s, spent.run_ns / 1e9),
+            on_cpu_s,
             spent.wait_cpu_ns / 1e9,
-            spent.wait_block_ns / 1e9,
+            waits.block_s,
             read_wait_s,
             network=self._network,
-            block_counted=(self._delays_counted or self._pressure is not None)
-            and believed
-            and not asynchronous,
+            block_counted=waits.complete and not asynchronous,
         )
         moved = now.io - start.io
         peaks = [thread.peak_rss_bytes for thread in family]
@@ -215,9 +283,7 @@ class LedgerMeter:
             + now.children.ru_stime
             - start.children.ru_stime,
             **asdict(shares),
-            ledger_source=self.source
-            + ("" if complete else "+lost")
-            + ("" if believed else "+read-calls"),
+            ledger_source=waits.source_with(complete=complete),
             bytes_served=max(moved.read_bytes, moved.read_chars),
             bytes_device=moved.read_bytes,
             bytes_device_written=moved.write_bytes,

@@ -27,13 +27,18 @@ def headline(gate: Gate) -> str:
     """Return the answer in one sentence."""
     limit = f"{gate.tolerance * 100:g}{NARROW}%"
     cells = wording.plural(len(gate.cells), "cell")
-    worse = gate.count("worse")
+    worse, undecided = gate.count("worse"), gate.count("undecided")
+    open_ones = f"; {undecided} undecided" if undecided else ""
     if worse:
-        return f"Regression: {worse} of {cells} got worse by more than {limit}."
-    if not any(cell.verdict != "undecided" for cell in gate.cells):
+        return f"Regression: {worse} of {cells} got worse by more than {limit}{open_ones}."
+    if undecided == len(gate.cells):
         return f"Undecided: in none of {cells} the trials can tell a change of {limit} from chance."
-    if not gate.judged:
-        return f"Undecided: no cell is seen to be worse by more than {limit}, but not all is there."
+    if gate.unusable or gate.without_value:
+        seen = f"no cell is seen to be worse by more than {limit}{open_ones}"
+        return f"Undecided: {seen}, but not all is there."
+    if undecided:
+        decided = len(gate.cells) - undecided
+        return f"Undecided: no regression of more than {limit} in {decided} of {cells}{open_ones}."
     return f"No regression: none of {cells} is seen to be worse by more than {limit}."
 
 

@@ -11,7 +11,6 @@ import itertools
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from headrace.errors import UsageError
 from headrace.serving.folders import inside
+from headrace.system.own_programs import own_module
 
 COMMANDS = {"run": "with real jobs", "simulate": "in virtual time"}
 STUDIES_AT_MOST = 200
@@ -81,8 +81,9 @@ class Runs:
             log = self._root / f"{name}.log"
             with log.open("xb") as output:
                 process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "headrace", command, str(file), "--results",
-                     str(self._root / name)],
+                    own_module(
+                        "headrace", command, str(file), "--results", str(self._root / name)
+                    ),
                     cwd=self._root, stdin=subprocess.DEVNULL, stdout=output,
                     stderr=subprocess.STDOUT, start_new_session=True,
                     env={**os.environ, "COLUMNS": "100"},

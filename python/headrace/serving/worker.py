@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 
 import msgspec
 
 from headrace.serving.simulating import SimulatedPoint, SimulationRequest, main
+from headrace.system.own_programs import own_code
 
 
 class WhatIfRun:
@@ -53,7 +53,7 @@ class WhatIfWorker:
             if self._process is not None and self._process.poll() is None:
                 return
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", f"from {main.__module__} import main; main()"],
+                own_code(f"from {main.__module__} import main; main()"),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 # Ctrl-C in the terminal is for the server, which ends it.
                 start_new_session=True,

@@ -1,13 +1,14 @@
-"""Compiled programs and libraries of Headrace.
+"""Programs and libraries of Headrace: how its own processes are started.
 
-These are the emulator's daemon, the metadata client, the block trace reader, and the recorder's
-library, built from `crates/`. An installed wheel contains them in the package; `make setup` puts
-them next to the interpreter, so that they always belong to this installation.
+The compiled ones are the emulator's daemon, the metadata client, the block trace reader, and the
+recorder's library, built from `crates/`. An installed wheel contains them in the package; `make
+setup` puts them next to the interpreter, so that they always belong to this installation.
 """
 
 from __future__ import annotations
 
 import shutil
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -28,6 +29,22 @@ def own_program(name: str) -> Path:
     if found := shutil.which(name):
         return Path(found)
     raise MissingError(f"{name}, a program of Headrace's own, is missing", hint=_REMEDY)
+
+
+def own_module(module: str, *words: str) -> list[str]:
+    """Return the command that runs a module of ours in this Python, as `python -m` does.
+
+    -P: a file in the user's working directory must not be imported in place of a library.
+    """
+    return [sys.executable, "-P", "-m", module, *words]
+
+
+def own_code(code: str, *words: str) -> list[str]:
+    """Return the command that runs Python code of ours, as `python -c` does, but with -P as above.
+
+    Classes of a module that is run so are known to other processes; those of `__main__` are not.
+    """
+    return [sys.executable, "-P", "-c", code, *words]
 
 
 def own_library(name: str) -> Path:

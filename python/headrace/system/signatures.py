@@ -10,15 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.system import loops
-from headrace.system.device_numbers import number_at, numbers_of
+from headrace.system.device_numbers import number_at, numbers_of, processes_with_open
 from headrace.system.mounts import read_mounts
 from headrace.system.requirements import require_program
+from headrace.system.waiting import wait_until
 
 _EDGE = 1 << 20
 """Bytes at both ends of a device that are checked, and blanked after use.
 
 Every primary superblock is in this range.
 """
+_LOOK_PATIENCE_S = 2.0
+"""Time that a program may have a device open which only looks at it, such as udev after a change of
+it."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,17 @@ def blank(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def opened_by(path: Path) -> list[str]:
+    """Return the programs that keep a block device open without a claim to it, as `name (pid)`.
+
+    A virtual machine does so. Empty for an image file.
+    """
+    if not path.is_block_device():
+        return []
+    wait_until(lambda: not processes_with_open(path), _LOOK_PATIENCE_S, 0.2)
+    return processes_with_open(path)
 
 
 def holders(path: Path) -> list[str]:

@@ -204,6 +204,11 @@ class BlockTarget(LocalTarget):
                 return RefusedError(
                     f"{medium} is in use: {'; '.join(users)}", hint="name one that nobody uses"
                 )
+            if programs := signatures.opened_by(medium):
+                return RefusedError(
+                    f"{medium} is in use: opened by {', '.join(programs)}",
+                    hint="end them, or name one that nobody uses",
+                )
             forced = {Path(name).resolve() for name in forced_devices}
             if medium not in forced and (holds := signatures.contents(medium)):
                 remedy = f"if that may be lost, add --force-device {self.options.medium}"

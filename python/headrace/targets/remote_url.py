@@ -6,13 +6,13 @@ A process on a node that runs jobs copies the files.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from headrace.datasets.integrity import MANIFEST
 from headrace.errors import HeadraceError, InterruptedRunError
 from headrace.system.cluster import Node
+from headrace.system.own_programs import own_module
 from headrace.system.processes import run_program
 from headrace.targets import Held, TargetContext
 
@@ -83,7 +83,7 @@ def _run(
     timeout_s: float,
     stop: Callable[[], bool] | None = None,
 ) -> str:
-    argv = [sys.executable, "-P", "-m", "headrace.targets.upload", *words]
+    argv = own_module("headrace.targets.upload", *words)
     command = node.command(argv) if node is not None else argv
     try:
         return run_program(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from headrace.system.accounting import CounterFile, descendants
-from headrace.watching.channels import ChannelKind, channel_of
+from headrace.system.wait_channels import ChannelKind, channel_of
 from headrace.watching.places import Places
 
 Doing = Literal[
@@ -20,7 +20,7 @@ Doing = Literal[
 ]
 _OF_CHANNEL: dict[ChannelKind, Doing] = {
     "network": "network", "fuse": "fuse", "sleep": "sleep", "connection": "connection",
-    "pipe": "pipe", "lock": "lock",
+    "pipe": "pipe", "lock": "lock", "child": "other",
 }  # fmt: skip
 _PLACES = Places()
 """Remembers the peers of sockets: the kernel takes milliseconds to list its connections."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import platform
 
-from headrace.watching.channels import channel_of
+from headrace.system.wait_channels import channel_of
 from headrace.watching.ledger import UNKNOWN_STORAGE, State, StorageWait
 from headrace.watching.places import Places
 from headrace.watching.process import Threads
@@ -83,6 +83,8 @@ class StateReader:
         channel = channel_of(function)
         if channel.kind == "memory":
             return State(StorageWait("memory", ""))
+        if channel.kind == "child":
+            return IDLE
         counted = function == b"0" or channel.kind == "block"
         wait: StorageWait | None = None
         if call is not None and call[0] in _CALLS:

@@ -9,13 +9,9 @@ from headrace._core import TimedBlockDevice
 from headrace.drives.learning.device import LearntDevice
 from headrace.drives.learning.traffic import DiskCounters
 from headrace.errors import FileProblem, MissingError, RefusedError, StudyError
-from headrace.system import block_queue, device_numbers, devices, signatures
-from headrace.system.waiting import wait_until
+from headrace.system import block_queue, devices, signatures
 
 LEAST_BYTES = 64 << 20
-PATIENCE_S = 2.0
-"""Time that a program may have the device open which only looks at it, such as udev after a change
-of it."""
 
 
 def block_device(path: Path, *, seed: int = 0, writable: bool = False) -> LearntDevice:
@@ -92,10 +88,7 @@ def _check_empty(path: Path) -> None:
 
 
 def _check_not_open(path: Path) -> None:
-    """Raise RefusedError if a program has the device open that did not claim it, such as a virtual
-    machine."""
-    wait_until(lambda: not device_numbers.processes_with_open(path), PATIENCE_S, 0.2)
-    if users := device_numbers.processes_with_open(path):
+    if users := signatures.opened_by(path):
         raise _in_use(path, f"opened by {', '.join(users)}")
 
 

@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import socket
 import subprocess
-import sys
 from importlib.metadata import version
 
 from headrace.launchers.remote.streams import ENTRY
+from headrace.system.own_programs import own_code
 
 _IDLE_S = 1.0
 """`receive` returns after this time without data, so that nothing holds an actor that Dask has let
@@ -29,7 +29,7 @@ class NodeStreams:
         self._sock.setblocking(False)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", ENTRY],
+                own_code(ENTRY),
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 start_new_session=True,

@@ -7,7 +7,6 @@ rpcbind, which gets a private /run so that it is never the machine's own.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing_extensions import override
 
 from headrace.errors import HeadraceError, MissingError, Problem
 from headrace.system.cluster import Node
+from headrace.system.own_programs import own_module
 from headrace.system.processes import run_program, start_process
 from headrace.system.requirements import find_program, remedy
 from headrace.system.servers import Server, ServerContext
@@ -253,7 +253,7 @@ def _mount_by_kernel(
 def _mount_by_fuse(
     journal: Journal, node: Node | None, settings: ClientSettings, log: Path
 ) -> Started:
-    argv = [sys.executable, "-P", "-m", "headrace.system.servers.nfs_fuse", settings.as_json()]
+    argv = own_module("headrace.system.servers.nfs_fuse", settings.as_json())
     with log.open("ab") as output:
         process = (
             node.start(journal, argv, output=output)

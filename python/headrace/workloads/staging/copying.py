@@ -19,6 +19,7 @@ from pathlib import Path
 from headrace.datasets.integrity import checksum
 from headrace.errors import HeadraceError
 from headrace.protocols import filesystem_of, protocol_of
+from headrace.system.own_programs import own_module
 from headrace.units import format_amount
 
 _PIECE_BYTES = 4 << 20
@@ -82,7 +83,7 @@ def _command(source: str, place: Path) -> list[str]:
         return ["cp", "--reflink=never", "--sparse=never", "--", source, str(place)]
     if (command := protocol_of(source).copy_command(source, str(place))) is not None:
         return command
-    return [sys.executable, "-P", "-m", "headrace.workloads.staging.copying", source, str(place)]
+    return own_module("headrace.workloads.staging.copying", source, str(place))
 
 
 def _write_out(path: Path) -> None:

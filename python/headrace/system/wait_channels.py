@@ -1,4 +1,4 @@
-"""What the kernel function tells in which a thread sleeps (`wchan` of proc(5)).
+"""Base layer: what the kernel function tells in which a thread sleeps (`wchan` of proc(5)).
 
 The only table of these functions. They are those of Linux 4.18 to 6.18, and of the modules of
 Lustre 2.12 to 2.16.
@@ -11,7 +11,17 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 ChannelKind = Literal[
-    "memory", "block", "network", "fuse", "sleep", "connection", "pipe", "lock", "poll", "unknown"
+    "memory",
+    "block",
+    "network",
+    "fuse",
+    "sleep",
+    "connection",
+    "pipe",
+    "lock",
+    "poll",
+    "child",
+    "unknown",
 ]
 
 
@@ -45,6 +55,10 @@ _TABLE: tuple[tuple[WaitChannel, str], ...] = (
     (WaitChannel("connection"), "^(wait_woken|sk_|inet_|tcp_|udp_|unix_|_*skb)"),
     (WaitChannel("pipe"), "^(pipe_|anon_pipe|n_tty)"),
     (WaitChannel("lock"), "^(do_sys_)?futex"),
+    (
+        WaitChannel("child"),
+        "^(kernel_clone|_?do_fork)",
+    ),  # vfork: until the child executes a program
     (WaitChannel("poll"), "^(ep_poll|do_epoll|poll_schedule|do_select|do_sys_poll|do_poll)"),
 )
 _PATTERNS = tuple((channel, re.compile(words.encode())) for channel, words in _TABLE)

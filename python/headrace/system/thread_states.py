@@ -1,0 +1,78 @@
+"""Base layer: the time that a process and its descendants wait for storage, by samples.
+
+A native thread looks at the states of all their threads at random moments
+(`crates/threadstates`). The samples share out the time asleep, which other counters tell exactly.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headrace._core import ThreadSampler
+from headrace.system.accounting import Times
+from headrace.system.wait_channels import channel_of
+
+_ENDED = frozenset("ZXx")
+_LITTLE = 0.01
+"""Share of the wall time; less time asleep than this needs no samples of it."""
+
+
+@dataclass(frozen=True)
+class SampledStates:
+    """Mean numbers of threads over a time."""
+
+    samples: int
+    alive: float
+    asleep: float
+    waiting: float
+    """Asleep until storage has done something: in state D, or in a request of FUSE or NFS."""
+    cost_ns: int
+    """CPU time of sampling that counts as that of the process."""
+
+    def storage_wait_ns(self, wall_ns: int, used: Times) -> int | None:
+        """Return the time that the threads waited for storage; None when no sample tells.
+
+        `used`: their time on CPUs and on run queues, without that of sampling.
+        """
+        asleep_ns = max(0.0, self.alive * wall_ns - used.run_ns - used.wait_cpu_ns)
+        if self.asleep > 0:
+            return round(asleep_ns * self.waiting / self.asleep)
+        return 0 if self.samples and asleep_ns < _LITTLE * wall_ns else None
+
+
+class StateSampling:
+    """Samples a process and its descendants until `end`. Raises OSError when it cannot start."""
+
+    def __init__(self, process: int) -> None:
+        self._in_itself = process == os.getpid()
+        self._sampler = ThreadSampler(process)
+
+    def end(self) -> SampledStates:
+        """Return what was seen."""
+        states, samples, sampled_ns, cost_ns = self._sampler.stop()
+        return states_of(states, samples, sampled_ns, cost_ns if self._in_itself else 0)
+
+
+def states_of(
+    states: Iterable[tuple[str, bytes, float]], samples: int, sampled_ns: float, cost_ns: int
+) -> SampledStates:
+    """Return the mean numbers of threads from times by letter and kernel function; pure."""
+    alive = asleep = waiting = 0.0
+    for letter, function, time_ns in states:
+        if letter in _ENDED:
+            continue
+        alive += time_ns
+        if letter != "R":
+            asleep += time_ns
+            waiting += time_ns if _for_storage(letter, function) else 0.0
+    whole_ns = sampled_ns or 1.0
+    return SampledStates(samples, alive / whole_ns, asleep / whole_ns, waiting / whole_ns, cost_ns)
+
+
+def _for_storage(letter: str, function: bytes) -> bool:
+    kind = channel_of(function).kind
+    if letter == "S":  # FUSE and Lustre let signals interrupt their requests
+        return kind in ("fuse", "network")
+    return letter == "D" and kind not in ("memory", "child")
