@@ -10,7 +10,7 @@ import pytest
 from chromium import Chromium
 from served_pages import DESK, PHONE, serving, violations
 
-WAITS = """
+WAITS = '''
 headrace = 1
 title = "waits"
 [target.disk]
@@ -19,13 +19,14 @@ path = "storage"
 create = true
 [workload.waits]
 kind = "command"
-command = ["sh", "-c", "until [ -e {go} ]; do sleep 0.05; done"]
+command = ["sh", "-c", """
+until [ -e {go}.all ] || mv {go} {go}.taken 2>/dev/null; do sleep 0.05; done"""]
 [plan]
 repeats = {{ min = 2 }}
 [run]
 shortest = 0
 foreign_load = "warning"
-"""
+'''
 STATE = "document.getElementById('live-state').innerText"
 SHOWN = "document.getElementById('run').innerText"
 
@@ -63,8 +64,15 @@ def test_a_study_is_started_watched_and_finished(tmp_path: Path, browser: Chromi
         assert "running" in browser.evaluate("document.getElementById('folders').innerText")
         browser.open(address, PHONE)
         assert browser.evaluate("document.documentElement.scrollWidth") <= PHONE
+        go.touch()  # one trial ends
+        browser.wait_for(f"{SHOWN}.includes('1 of 2 planned')", 60)
+        browser.wait_for(f"{SHOWN}.includes('trials per hour; about')")
+        progress = browser.evaluate("document.querySelector('#run a').getAttribute('href')")
+        shown = server.get(progress).text
+        assert "trials per hour; about" in shown and "if the last one takes" in shown
         go.touch()
         browser.wait_for(f"{STATE}.startsWith('Finished')", 60)
+        assert "per hour" not in server.get(progress).text
         assert "2 of 2 planned" in browser.evaluate(SHOWN)
         assert browser.errors() == []
         assert "finished" in server.get("/").text
@@ -92,7 +100,7 @@ def test_a_run_is_stopped_and_another_outlives_the_server(
         browser.open(f"{server.origin}/", DESK)
         rows = "document.getElementById('folders').innerText"
         assert "running" in browser.evaluate(rows) and "not finished" in browser.evaluate(rows)
-        go.touch()
+        Path(f"{go}.all").touch()
         browser.wait_for(f"!{rows}.includes('running')", 60)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -21,7 +22,8 @@ from headrace.serving.folders import (
 )
 from headrace.serving.kept import KeptPages
 from headrace.serving.live import Live, Look
-from headrace.units import format_bytes
+from headrace.serving.pace import pace_of
+from headrace.units import format_bytes, format_bytes_per_s
 
 if TYPE_CHECKING:
     from headrace.records.trial_record import TrialRecord
@@ -94,8 +96,9 @@ class ResultsPages:
         """Show how far a run is."""
         folder = named_folder(self._root, request.path_params["name"])
         return pages.page(
-            request, "progress.html.j2", folder.title, folder=folder, trials=_last_trials(folder)
-        )
+            request, "progress.html.j2", folder.title, folder=folder, trials=_last_trials(folder),
+            pace=pace_of(folder),
+        )  # fmt: skip
 
     def progress_events(self, request: Request) -> Response:
         """Send how far a run is, until it has ended."""
@@ -104,8 +107,9 @@ class ResultsPages:
         def look() -> Look:
             folder = named_folder(self._root, name)
             part = pages.fragment(
-                "progress_part.html.j2", folder=folder, trials=_last_trials(folder)
-            )
+                "progress_part.html.j2", folder=folder, trials=_last_trials(folder),
+                pace=pace_of(folder),
+            )  # fmt: skip
             return Look({"progress": part}, "" if folder.running else folder.state.capitalize())
 
         return self._live.stream(look, _PROGRESS_S)
@@ -165,8 +169,11 @@ class TrialLine(msgspec.Struct):
     id: str
     what: str
     verdict: str
-    rate: str
-    why: str
+    rate: str = "–"
+    bytes: str = "–"
+    """Moved by the device, per second."""
+    efficiency: str = "–"
+    why: str = ""
 
 
 def _last_trials(folder: ResultsFolder) -> list[TrialLine]:
@@ -181,7 +188,7 @@ def _last_trials(folder: ResultsFolder) -> list[TrialLine]:
         try:
             found.append(_line(file.parent.name, decode(file.read_bytes())))
         except ValueError:
-            found.append(TrialLine(file.parent.name, "", "damaged", "–", "trial.json is damaged"))
+            found.append(TrialLine(file.parent.name, "", "damaged", why="trial.json is damaged"))
     return found
 
 
@@ -189,10 +196,18 @@ def _line(trial: str, record: TrialRecord) -> TrialLine:
     from headrace.metrics import values_of
     from headrace.report.wording import levels_text
 
-    rate = values_of(record).get("events_per_s")
+    values = values_of(record)
     levels = levels_text(
         {k: v for k, v in record.levels.items() if k not in ("target", "workload")}
     )
     what = f"{record.target.name}, {record.workload.name}{f': {levels}' if levels else ''}"
-    shown = "–" if rate is None else f"{rate:,.0f}"
-    return TrialLine(trial, what, record.verdict, shown, "; ".join(record.why))
+    return TrialLine(
+        trial, what, record.verdict, _shown(values, "events_per_s", "{:,.0f}".format),
+        _shown(values, "device_bytes_per_s", format_bytes_per_s),
+        _shown(values, "efficiency", "{:.1%}".format), "; ".join(record.why),
+    )  # fmt: skip
+
+
+def _shown(values: Mapping[str, float], name: str, text: Callable[[float], str]) -> str:
+    value = values.get(name)
+    return "–" if value is None else text(value)

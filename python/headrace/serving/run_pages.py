@@ -13,6 +13,7 @@ from headrace.serving import pages
 from headrace.serving.access import Visitors
 from headrace.serving.folders import ResultsFolder, read_folder
 from headrace.serving.live import Live, Look
+from headrace.serving.pace import Pace, pace_of
 from headrace.serving.runs import COMMANDS, Runs, StartedRun, study_files
 
 _LOOK_S = 0.5
@@ -52,8 +53,9 @@ class RunPages:
     def run(self, request: Request) -> Response:
         """Show a run, live."""
         run = self._run_of(request)
+        folder, pace = self._progress(run)
         return pages.page(
-            request, "run.html.j2", f"Run of {run.study}", run=run, folder=self._folder(run),
+            request, "run.html.j2", f"Run of {run.study}", run=run, folder=folder, pace=pace,
             form_token=self._access.form_token,
         )  # fmt: skip
 
@@ -64,7 +66,8 @@ class RunPages:
         def look() -> Look:
             # Asked first: what is read after the end is complete.
             state = run.state
-            part = pages.fragment("run_part.html.j2", run=run, folder=self._folder(run))
+            folder, pace = self._progress(run)
+            part = pages.fragment("run_part.html.j2", run=run, folder=folder, pace=pace)
             ended = state != "running"
             return Look({"run": part}, state.capitalize() if ended else "", ended)
 
@@ -84,6 +87,8 @@ class RunPages:
             )
         return run
 
-    def _folder(self, run: StartedRun) -> ResultsFolder | None:
-        there = (self._root / run.results / "results.json").exists()
-        return read_folder(self._root, run.results) if there else None
+    def _progress(self, run: StartedRun) -> tuple[ResultsFolder | None, Pace | None]:
+        if not (self._root / run.results / "results.json").exists():
+            return None, None
+        folder = read_folder(self._root, run.results)
+        return folder, pace_of(folder)
