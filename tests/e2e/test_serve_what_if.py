@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from chromium import Chromium
 from command_server import run_command
+from headrace.serving.what_if_study import question_of, study_of
 from served_pages import DESK, PHONE, Served, serving, violations
 from synthetic_records import Truth, plan_of, write_results
 
@@ -21,6 +24,14 @@ path = "/data"
 [workload.search]
 kind = "analysis"
 data = { events = 20_000, files = 4 }
+[site.node]
+machine = "dell-r210"
+memory = "8 GiB"
+[site.server.nas]
+machine = "generic-server"
+[site.calibration]
+call = "1 us"
+cpu = { search = 1.5 }
 """
 ENDED = "document.documentElement.dataset.ended === '1'"
 
@@ -35,6 +46,14 @@ def browser() -> Iterator[Chromium]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("served")
     write_results(root / "one", plan_of(CELLS, 2), Truth(), title="One", study_text=STUDY)
+    (root / "learnt.toml").write_text('[site.node]\nmachine = "dell-r710"\n')
+    (root / "jobs").mkdir()
+    job = "with open('/proc/self/exe', 'rb') as f: f.read(1 << 20)"
+    recorded = run_command(
+        ["record", "--out", str(root / "jobs" / "recorded.toml"), "--", sys.executable, "-c", job],
+        root,
+    )
+    assert recorded.returncode == 0, recorded.stderr
     return root
 
 
@@ -93,20 +112,64 @@ def test_measured_points_of_the_same_job_stand_beside(served: Served, browser: C
     [
         "where=nfs&link=1 GbE&nodes=2&raid=5&drives=4&drive=sata-7200-500gb",
         "job=catalog/cms-tau-analysis-sample",
-        "raid=10&drives=4",
+        "raid=10&drives=4&filesystem=xfs",
+        "cache=warm&site=catalog/dell-r710",
+        "job=study/search/one&site=study/one&cache=warm",
+        "where=xrootd&servers=2&server=dell-r710&link=25 GbE",
+        "where=cephfs&servers=4&nodes=2",
+        "site=file/learnt.toml&where=glusterfs",
+        "job=file/jobs/recorded.toml",
     ],
 )
 def test_other_storage_and_jobs(served: Served, browser: Chromium, asked: str) -> None:
     browser.open(f"{served.origin}/what-if?ask=1&most_slots=2&{asked.replace(' ', '%20')}", DESK)
     browser.wait_for(ENDED, 60)
     assert [row[5] for row in rows(browser)] == ["–", "–"], rows(browser)
+    text = browser.evaluate("document.querySelector('details pre').textContent")
+    assert tomllib.loads(text)["run"]["cache"] == ("warm" if "cache=warm" in asked else "cold")
+
+
+def test_every_control_has_its_place_in_the_study(served: Served) -> None:
+    """Each control of the form changes the study that is simulated, and saved."""
+    page = served.get("/what-if").text
+    first = question_of({})
+    asked = {
+        "job": "builtin/scan", "site": "catalog/dell-r710", "drive": "sata-7200-500gb",
+        "raid": "5", "drives": "6", "filesystem": "xfs", "where": "cephfs", "server": "dell-r210",
+        "servers": "2", "link": "25 GbE", "cache": "warm", "nodes": "3", "most_slots": "8",
+    }  # fmt: skip
+    assert asked.keys() == first.fields().keys()
+    base = {"where": "xrootd", "raid": "0"}
+    for name, value in asked.items():
+        assert f'name="{name}"' in page
+        given = {**base, name: value, **({"raid": "5"} if name == "drives" else {})}
+        without = {key: each for key, each in given.items() if key != name}
+        texts = [study_of(question_of(each), Path("/")).text for each in (given, without)]
+        assert texts[0] != texts[1], name
+
+
+def test_the_site_of_results_keeps_its_nodes_and_what_was_learnt_of_the_job(folder: Path) -> None:
+    asked = {"job": "study/search/one", "site": "study/one", "nodes": "3"}
+    site = tomllib.loads(study_of(question_of(asked), folder).text)["site"]
+    assert site["node"] == {"machine": "dell-r210", "memory": "8 GiB", "count": 3}
+    assert site["calibration"] == {"call": "1 us", "cpu": {"job": 1.5}}
+    assert "server" not in site
 
 
 def test_storage_that_is_not_possible_is_explained(served: Served, browser: Chromium) -> None:
     browser.open(f"{served.origin}/what-if?ask=1&raid=10&drives=3", DESK)
     browser.wait_for(ENDED)
     assert "raid" in browser.evaluate("document.getElementById('answer').innerText").lower()
-    for wrong in ("drive=none-such", "nodes=0", "raid=x", "job=file/../../etc/passwd", "job=x"):
+    for wrong in (
+        "drive=none-such",
+        "nodes=0",
+        "nodes=1001",
+        "raid=x",
+        "job=file/../../etc/passwd",
+        "job=x",
+        "site=x",
+        "where=nfs&servers=2",
+    ):
         answer = served.get(f"/what-if?ask=1&{wrong}")
         assert answer.status_code == 404 and "Traceback" not in answer.text, wrong
 

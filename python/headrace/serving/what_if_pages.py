@@ -21,8 +21,10 @@ from headrace.serving.curves import WhatIfCurve, short
 from headrace.serving.folders import named_folder, results_folders
 from headrace.serving.live import Live, Look
 from headrace.serving.simulating import SimulatedPoint
+from headrace.serving.what_if_site import offered_sites
 from headrace.serving.what_if_study import (
     BUILT_IN_TITLES,
+    CACHES,
     FILESYSTEMS,
     LINKS,
     RAID,
@@ -69,6 +71,8 @@ class WhatIfPages:
             query=urlencode(question.fields()), form_token=self._access.form_token,
             job_groups=self._jobs(), drives=_same(names("drives")), raids=_same(RAID),
             filesystems=_same(FILESYSTEMS), wheres=list(WHERE.items()), networks=_same(LINKS),
+            site_groups=offered_sites(self._root), machines=_same(names("nodes")),
+            caches=list(CACHES.items()),
         )  # fmt: skip
 
     def events(self, request: Request) -> Response:

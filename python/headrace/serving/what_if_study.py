@@ -11,6 +11,7 @@ from pathlib import Path
 from headrace.catalog import names
 from headrace.errors import UsageError
 from headrace.serving.folders import inside, named_folder
+from headrace.serving.what_if_site import inline, site_lines
 
 SLOTS = (1, 2, 4, 8, 16, 32, 64)
 NODES_AT_MOST = 1000
@@ -27,8 +28,16 @@ BUILT_IN_TITLES = {
     "scan": "Scan of all events",
 }
 RAID = ("none", "0", "1", "5", "6", "10")
-FILESYSTEMS = ("ext4", "xfs")
-WHERE = {"local": "drives in the node", "nfs": "an NFS server with these drives"}
+FILESYSTEMS = ("ext4", "xfs", "ext3", "btrfs")
+WHERE = {
+    "local": "drives in the node",
+    "nfs": "an NFS server with these drives",
+    "xrootd": "XRootD servers with these drives",
+    "glusterfs": "GlusterFS servers with these drives",
+    "cephfs": "CephFS servers with these drives, 3 copies",
+}
+CACHES = {"cold": "cold", "warm": "warm: files were read once"}
+SERVERS_AT_MOST = 64
 LINKS = ("1 GbE", "10 GbE", "25 GbE", "100 GbE")
 
 
@@ -48,12 +57,18 @@ class Question:
     link: str = "10 GbE"
     nodes: int = 1
     most_slots: int = 16
+    site: str = "catalog/generic-node"
+    """`catalog/…` (a machine), `study/…` (a results folder), `file/…` (a file with `[site]`)."""
+    server: str = "generic-server"
+    """Machine of the catalog."""
+    servers: int = 1
+    cache: str = "cold"
 
     @property
     def drives_in_all(self) -> int:
         """Drives to buy: of every node, or of the server."""
         members = 1 if self.raid == "none" else self.drives
-        return members * (self.nodes if self.where == "local" else 1)
+        return members * (self.nodes if self.where == "local" else self.servers)
 
     def fields(self) -> dict[str, str]:
         """Return the question as fields of the form."""
@@ -69,17 +84,24 @@ def question_of(given: Mapping[str, str]) -> Question:
         "filesystem": FILESYSTEMS,
         "where": tuple(WHERE),
         "link": LINKS,
+        "server": names("nodes"),
+        "cache": tuple(CACHES),
     }
     values: dict[str, str] = {}
     for name, allowed in texts.items():
         values[name] = given.get(name, str(getattr(made, name)))
         if values[name] not in allowed:
             raise UsageError(f"{name} {values[name]}: allowed: {', '.join(allowed)}")
+    servers = _number(given, "servers", 1, 1, SERVERS_AT_MOST)
+    if values["where"] == "nfs" and servers > 1:
+        raise UsageError(f"servers {servers}: NFS has one", hint="XRootD, GlusterFS, CephFS: more")
     return Question(
         given.get("job", made.job), values["drive"], values["raid"],
         _number(given, "drives", made.drives, 2, 24), values["filesystem"], values["where"],
         values["link"], _number(given, "nodes", 1, 1, NODES_AT_MOST),
         _number(given, "most_slots", made.most_slots, 1, SLOTS[-1]),
+        given.get("site", made.site), values["server"],
+        servers, values["cache"],
     )  # fmt: skip
 
 
@@ -109,29 +131,35 @@ def study_of(question: Question, root: Path) -> WrittenStudy:
         else f", raid = {{ level = {question.raid}, drives = {question.drives} }}"
     )
     medium = f'drive = "{question.drive}", filesystem = "{question.filesystem}"{raid}'
+    link = "" if question.where == "local" else question.link
+    job_name = question.job.split("/")[1] if question.job.startswith("study/") else ""
     lines = [
         "headrace = 1",
         f"title = {json.dumps(f'What if: {title} on {question.drive}')}",
         "",
-        "[site.node]",
-        'machine = "generic-node"',
-        f"count = {question.nodes}",
+        *site_lines(question.site, root, question.nodes, link, job_name),
+        *_storage(question, medium),
     ]
-    if question.where == "nfs":
-        lines += [
-            f'link = "{question.link}"', "", "[site.server.nas]", 'machine = "generic-server"',
-            f'link = "{question.link}"', "", "[target.storage]", 'kind = "nfs"',
-            'server = "nas"', f"export = {{ {medium} }}",
-        ]  # fmt: skip
-    else:
-        fields = [f'drive = "{question.drive}"', f'filesystem = "{question.filesystem}"']
-        fields += [raid.removeprefix(", ")] if raid else []
-        lines += ["", "[target.storage]", 'kind = "block"', *fields]
     lines += [
         "", "[workload.job]", workload.strip(), "", "[factors]", f"slots = {slots}", "", "[plan]",
-        "repeats = { min = 1 }", "", "[run]", 'cache = "cold"', f"nodes = {question.nodes}", "",
+        "repeats = { min = 1 }", "", "[run]", f'cache = "{question.cache}"',
+        f"nodes = {question.nodes}", "",
     ]  # fmt: skip
     return WrittenStudy("\n".join(lines), base)
+
+
+def _storage(question: Question, medium: str) -> list[str]:
+    """Return the lines of the target, and of its servers."""
+    if question.where == "local":
+        return ["", "[target.storage]", 'kind = "block"', *medium.split(", ", 2)]
+    servers = [
+        "", "[site.server.nas]", f'machine = "{question.server}"', f'link = "{question.link}"',
+        *([f"count = {question.servers}"] if question.servers > 1 else []),
+    ]  # fmt: skip
+    target = ["", "[target.storage]", f'kind = "{question.where}"']
+    if question.where in ("xrootd", "glusterfs"):
+        return [*servers, *target, f'bricks = {{ on = "nas", {medium} }}']
+    return [*servers, *target, 'server = "nas"', f"export = {{ {medium} }}"]
 
 
 def _workload(question: Question, root: Path) -> tuple[str, Path, str]:
@@ -160,7 +188,7 @@ def _workload_of_results(name: str, root: Path) -> tuple[str, Path, str]:
     table = _workloads(folder.path).get(workload)
     if not isinstance(table, dict):
         raise UsageError(f"{folder.name}: its study has no workload {workload}")
-    lines = [f"{key} = {_inline(value)}" for key, value in table.items()]
+    lines = [f"{key} = {inline(value)}" for key, value in table.items()]
     return "\n".join(lines), Path(read_header(folder.path).base), f"{workload} of {folder.title}"
 
 
@@ -170,16 +198,6 @@ def _workloads(results: Path) -> dict[str, object]:
     except (OSError, ValueError):
         return {}
     return found.get("workload", {})
-
-
-def _inline(value: object) -> str:
-    """Return a value as TOML on one line."""
-    if isinstance(value, dict):
-        inner = ", ".join(f"{json.dumps(str(k))} = {_inline(v)}" for k, v in value.items())  # pyright: ignore
-        return f"{{ {inner} }}"
-    if isinstance(value, list):
-        return f"[{', '.join(_inline(each) for each in value)}]"  # pyright: ignore
-    return json.dumps(value, ensure_ascii=False)
 
 
 def recorded_profiles(root: Path) -> list[str]:

@@ -1,0 +1,112 @@
+"""The site of a what-if question: nodes of the catalog, of results, or of a site file."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+
+from headrace.catalog import names
+from headrace.errors import UsageError
+from headrace.serving.folders import inside, named_folder, results_folders
+
+SITES_AT_MOST = 100
+_LARGEST = 1 << 20
+"""Bytes of a file that may be a site."""
+Table = dict[str, object]
+
+
+def inline(value: object) -> str:
+    """Return a value as TOML on one line."""
+    if isinstance(value, dict):
+        inner = ", ".join(f"{json.dumps(str(k))} = {inline(v)}" for k, v in value.items())  # pyright: ignore
+        return f"{{ {inner} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(inline(each) for each in value)}]"  # pyright: ignore
+    return json.dumps(value, ensure_ascii=False)
+
+
+def offered_sites(root: Path) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return groups of sites to choose from: values and titles."""
+    of_results = (
+        (f"study/{folder.name}", f"{folder.title} ({folder.name})")
+        for folder in results_folders(root)
+        if not folder.damage and _site_of(folder.path / "study.toml")
+    )
+    return [
+        ("Nodes of the catalog", [(f"catalog/{name}", name) for name in names("nodes")]),
+        ("Sites of results", list(islice(of_results, SITES_AT_MOST))),
+        ("Site files", list(islice(_site_files(root), SITES_AT_MOST))),
+    ]
+
+
+def _site_files(root: Path) -> Iterator[tuple[str, str]]:
+    for file in sorted(root.glob("**/*.toml")):
+        if not (file.parent / "results.json").exists() and _site_of(file):
+            name = str(file.relative_to(root))
+            yield f"file/{name}", name
+
+
+def site_lines(site: str, root: Path, nodes: int, link: str, workload: str) -> list[str]:
+    """Return the lines of `[site]`: the nodes of a site, as many as asked for.
+
+    Servers of a site are left out: the question has its own storage. `link` is that of nodes of the
+    catalog; empty for none. `workload` is the job's name in the site's study, for its calibration.
+    Raises UsageError for a site that is not there.
+    """
+    kind, _, name = site.partition("/")
+    if kind == "catalog" and name in names("nodes"):
+        node: Table = {"machine": name, "count": nodes}
+        more: Table = {}
+    else:
+        found = _site_of(_file_of(kind, name, root))
+        if not found:
+            raise UsageError(
+                f"site {site}: there is no such site, or not any more",
+                hint="choose another on the what-if page",
+            )
+        node = {**_table(found, "node"), "count": nodes}
+        more = {key: value for key, value in found.items() if key not in ("node", "server")}
+        calibration = _calibration(_table(found, "calibration"), workload)
+        more = {**more, "calibration": calibration} if calibration else more
+    if link:
+        node["link"] = link
+    # Drives of the nodes are those of the question.
+    node.pop("drives", None)
+    return [
+        "[site]",
+        *(f"{key} = {inline(value)}" for key, value in more.items()),
+        "",
+        "[site.node]",
+        *(f"{key} = {inline(value)}" for key, value in node.items()),
+    ]
+
+
+def _calibration(known: Mapping[str, object], workload: str) -> Table:
+    """Return what a calibration says of machines and of this job; the rest is of other storage."""
+    cpu = _table(known, "cpu")
+    kept = {key: value for key, value in known.items() if key not in ("cpu", "target")}
+    return {**kept, "cpu": {"job": cpu[workload]}} if workload in cpu else kept
+
+
+def _file_of(kind: str, name: str, root: Path) -> Path:
+    if kind == "study":
+        return named_folder(root, name).path / "study.toml"
+    return inside(root, name)
+
+
+def _site_of(file: Path) -> Table:
+    """Return the `[site]` of a file; empty if it has none."""
+    try:
+        if file.suffix != ".toml" or file.stat().st_size > _LARGEST:
+            return {}
+        return _table(tomllib.loads(file.read_text(encoding="utf-8")), "site")
+    except (OSError, ValueError):
+        return {}
+
+
+def _table(of: Mapping[str, object], name: str) -> Table:
+    found = of.get(name)
+    return {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}  # pyright: ignore
