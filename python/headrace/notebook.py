@@ -21,7 +21,7 @@ from headrace.profiles.study_text import study_text
 if TYPE_CHECKING:
     import pandas as pd
 
-    from headrace.analysis.findings import Findings
+    from headrace.library.shown import ShownFindings
 
 DRIVES = ("seagate-exos-x24-24tb", "samsung-870-evo-1tb")
 SLOTS = (1, 2, 4, 8)
@@ -33,39 +33,24 @@ class WhatIf:
 
     study: str
     """The text of the study that was simulated; `headrace run` does the same with real jobs."""
-    findings: Findings
+    findings: ShownFindings
 
     @property
     def metric(self) -> str:
         """The metric of the figure: `events_per_s` where the job counts events."""
-        from headrace.report.wording import main_metric
+        from headrace.library.shown import main_metric_of
 
-        return main_metric(self.findings, "job") or "efficiency"
+        return main_metric_of(self.findings)
 
     @property
     def table(self) -> pd.DataFrame:
         """One row for each storage and number of slots, in the metrics' own units."""
-        import pandas as pd
-
-        names = dict.fromkeys([self.metric, "efficiency", "wall_s"])
-        rows = [
-            {
-                "storage": curve.name,
-                curve.axis: point.load,
-                **{name: e.value for name in names if (e := point.metrics.get(name)) is not None},
-                "limit": point.limit.kind,
-            }
-            for curve in self.findings.curves
-            for point in curve.points
-        ]
-        return pd.DataFrame(rows)
+        return self.findings.table
 
     @property
     def figure(self) -> str:
         """The metric against the load, as the text of an SVG picture."""
-        from headrace.report.plots import curves_svg
-
-        return curves_svg(self.findings, self.metric)
+        return self.findings.figure
 
     def _repr_html_(self) -> str:
         rows: str = self.table.to_html(index=False, float_format="{:.4g}".format, border=0)

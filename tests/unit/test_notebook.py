@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -12,6 +13,8 @@ import pytest
 
 import headrace
 from headrace.errors import StudyError
+from headrace.profiles.importing import read
+from headrace.profiles.steps import save
 from workspace import ROOT
 
 NOTEBOOK = ROOT / "examples" / "notebook" / "what_if.ipynb"
@@ -32,6 +35,40 @@ def test_the_notebook_runs_cell_by_cell(capsys: pytest.CaptureFixture[str]) -> N
     assert "<table" in shown and "simulated" in shown
     picture = ElementTree.fromstring(found.figure)
     assert picture.tag.endswith("svg")
+    shows_results(namespace)
+
+
+def shows_results(namespace: dict[str, Any]) -> None:
+    """Findings, records and verdicts show themselves, as IPython asks them to."""
+    findings, results = namespace["findings"], namespace["results"]
+    shown = findings._repr_html_()
+    assert findings.title in shown and "<svg" in shown
+    assert shown.count("<tr") == 1 + len(findings.table) == 7
+    assert "efficiency" in findings.table.columns
+    records = headrace.records(results)
+    assert "<table" in records._repr_mimebundle_()["text/html"]
+    for made in (headrace.gate(results, results), headrace.compare(results, results)):
+        shown = made._repr_html_()  # pyright: ignore[reportPrivateUsage]
+        assert shown.count("<tr") == 1 + len(made.table) >= 7
+    for value, name in ((findings, "figure"), (findings, "curves"), (namespace["found"], "table")):
+        assert name in dir(value), "tab completion"
+    assert repr(findings).startswith("ShownFindings(")
+
+
+def test_what_if_with_a_recorded_job(tmp_path: Path) -> None:
+    """A profile by its path, with or without its suffix, gives what a study of it gives."""
+    save(read(ROOT / "tests" / "golden" / "imports" / "strace-y.txt", "job", None),
+         tmp_path / "job.toml")  # fmt: skip
+    found = headrace.what_if(tmp_path / "job.toml", drives=["wd-wd3200bekt"], slots=[1, 2])
+    assert list(found.table["slots"]) == [1, 2]
+    assert found.metric == "asked_bytes_per_s", "it counts no events"
+    again = headrace.what_if(tmp_path / "job", drives=["wd-wd3200bekt"], slots=[1, 2])
+    assert again.table.equals(found.table)
+    (tmp_path / "study.toml").write_text(found.study)
+    results = headrace.simulate(tmp_path / "study.toml", tmp_path / "results")
+    assert headrace.report(results, ())[0].table.equals(found.table)
+    with pytest.raises(StudyError):
+        headrace.what_if(tmp_path / "none.toml", slots=[1])
 
 
 def test_what_cannot_be_simulated_is_said() -> None:

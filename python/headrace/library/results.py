@@ -16,9 +16,8 @@ from headrace.units import parse_share
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from headrace.analysis.findings import Comparison, Findings
-    from headrace.analysis.gate import Gate
     from headrace.analysis.model_error import ModelErrors
+    from headrace.library.shown import ShownComparison, ShownFindings, ShownGate
 
 
 def records(results: str | Path) -> Any:
@@ -38,7 +37,7 @@ def report(
     *,
     series: Sequence[str] = (),
     output: str | Path | None = None,
-) -> tuple[Findings, list[Path]]:
+) -> tuple[ShownFindings, list[Path]]:
     """Return the findings of a results folder and the report files.
 
     Prints the report first if a console is given. The files are written next to the records, or
@@ -49,6 +48,7 @@ def report(
     """
     from headrace.analysis.find import find
     from headrace.analysis.read import read
+    from headrace.library.shown import ShownFindings, shown
     from headrace.report.terminal import print_report
     from headrace.report.write import check_request, write_report
 
@@ -56,7 +56,7 @@ def report(
     if output is not None:
         check_place(Path(output), "--output")
     check_request(root, formats, series)
-    findings = find(read(root))
+    findings = shown(ShownFindings, find(read(root)))
     folder = None if output is None else Path(output)
     return findings, write_then_print(
         lambda: write_report(root, findings, formats, series, folder),
@@ -98,13 +98,14 @@ def compare(
     *,
     html: Path | None = None,
     force: bool = False,
-) -> Comparison:
+) -> ShownComparison:
     """Compare two result sets cell by cell. Raises RefusedError when they are not comparable."""
     from headrace.analysis.compare import compare as compare_records
     from headrace.analysis.read import read
+    from headrace.library.shown import ShownComparison, shown
     from headrace.report.comparison import print_comparison, write_comparison
 
-    comparison = compare_records(read(Path(a)), read(Path(b)), force=force)
+    comparison = shown(ShownComparison, compare_records(read(Path(a)), read(Path(b)), force=force))
     write_then_print(
         lambda: None if html is None else write_comparison(comparison, html, Path(a), Path(b)),
         lambda: None if console is None else print_comparison(comparison, console),
@@ -120,7 +121,7 @@ def gate(
     metric: str | None = None,
     tolerance: float | str = 0.05,
     force: bool = False,
-) -> Gate:
+) -> ShownGate:
     """Judge results against a baseline: which cells got worse, better, or neither.
 
     `metric`: that of the baseline's study when None. `tolerance`: a relative change that does not
@@ -129,15 +130,17 @@ def gate(
     """
     from headrace.analysis.gate import gate as judge
     from headrace.analysis.read import read
+    from headrace.library.shown import ShownGate, shown
     from headrace.report.gate import print_gate
 
     try:
         share = parse_share(tolerance)
     except ValueError as error:
         raise UsageError(f"--tolerance {tolerance}: {error}") from None
-    found = judge(
+    judged = judge(
         read(Path(against)), read(Path(results)), metric=metric, tolerance=share, force=force
     )
+    found = shown(ShownGate, judged)
     if console is not None:
         print_gate(found, console)
     return found
