@@ -13,10 +13,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace.errors import HeadraceError, MissingError, UnsupportedLevelError
+from headrace.launchers.namespaces import NamespaceAgent
 from headrace.system import journal as journals
 from headrace.system.cluster import Cluster, LinkSettings, Node, NodeSettings, call_inside
 from headrace.system.cluster.links import has_netem, queues_of, read_link
@@ -24,6 +26,7 @@ from headrace.system.cluster.namespaces import Counters
 from headrace.system.cluster.netlink import LinkQueue, Network, in_network
 from headrace.system.journal import Journal
 from headrace.system.network_namespaces import FOLDER
+from headrace.system.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("needs_root")
 
@@ -97,7 +100,7 @@ def test_settings_of_a_link_are_read_back_and_can_be_changed(journal: Journal) -
     link = LinkSettings(rate_bytes_per_s=1e6, mtu=9000, txqueuelen=77, socket_buffer_bytes=65536)
     with Cluster.build(journal, [NodeSettings("node-0", link)]) as cluster:
         node = cluster["node-0"]
-        found = read_link(node.namespace)
+        found: dict[str, Any] = read_link(node.namespace)
         assert found["mtu"] == 9000
         assert found["txqueuelen"] == 77
         bucket, queue = found["queues"]
@@ -126,7 +129,8 @@ def test_a_link_above_32_bits_of_bytes_per_second_has_its_rate(journal: Journal)
     """100 Gb/s: pyroute2's own token bucket ends at 34 Gb/s."""
     fast = LinkSettings(rate_bytes_per_s=12.5e9)
     with Cluster.build(journal, [NodeSettings("node-0", fast)]) as cluster:
-        bucket = read_link(cluster["node-0"].namespace)["queues"][0]
+        found: dict[str, Any] = read_link(cluster["node-0"].namespace)
+        bucket = found["queues"][0]
         assert bucket["rate_bytes_per_s"] == 12_500_000_000
         assert bucket["burst_bytes"] == pytest.approx(256 << 10, rel=0.01)
         shown = subprocess.run(
@@ -234,6 +238,35 @@ def test_a_program_on_a_node_has_its_network_processors_and_memory(
         assert node.memory.killed() == 1
 
 
+HOLD = "import sys; input(); held = b'x' * (40 << 20); print(len(held), flush=True); input()"
+
+
+def test_jobs_with_limits_of_their_own_stay_under_the_limit_of_their_node(journal: Journal) -> None:
+    """Each has less than its own limit; together they have more than the node has."""
+    settings = NodeSettings("node-0", memory_bytes=64 << 20)
+    with Cluster.build(journal, [settings]) as cluster:
+        agent = NamespaceAgent(journal, cluster["node-0"])
+        agent.limit_memory(60 << 20, True)
+        jobs = [
+            subprocess.Popen([sys.executable, "-c", HOLD], stdin=-1, stdout=-1) for _ in range(2)
+        ]
+        try:
+            for job in jobs:
+                agent.adopt(job.pid)
+                assert job.stdin is not None and job.stdout is not None
+                job.stdin.write(b"\n")
+                job.stdin.flush()
+                job.stdout.readline()  # it holds its memory, or has been killed
+            assert wait_until(lambda: any(job.poll() is not None for job in jobs), 60, 0.02)
+            assert sorted(job.poll() or 0 for job in jobs) == [-signal.SIGKILL, 0]
+            assert agent.out_of_memory() == 1
+        finally:
+            for job in jobs:
+                job.kill()
+                job.communicate()
+            agent.lift_memory_limit()
+
+
 def test_two_nodes_of_one_name_and_too_many_are_refused(journal: Journal) -> None:
     with pytest.raises(HeadraceError, match="one name"):
         Cluster.build(journal, [NodeSettings("node-0"), NodeSettings("node-0")])
@@ -256,6 +289,7 @@ from headrace.system.cluster import Cluster, NodeSettings
 from headrace.system.cluster.netlink import Network, LinkQueue, in_network
 from headrace.system.journal import Journal
 from headrace.system.network_namespaces import FOLDER
+from headrace.system.waiting import wait_until
 journal = Journal.open("a crash")
 nas = NodeSettings("nas", memory_bytes=64 << 20)
 cluster = Cluster.build(journal, [NodeSettings("node-0"), nas])

@@ -81,6 +81,12 @@ def _allocate(limit: MemoryLimit, size: int) -> int:
     return child.returncode
 
 
+READ = (
+    "import sys; sys.stdin.read(); "
+    "f = open(sys.argv[1], 'rb'); [*map(len, iter(lambda: f.read(1 << 20), b''))]"
+)
+
+
 @pytest.mark.usefixtures("needs_root")
 def test_the_memory_limit_bounds_jobs_and_their_page_cache(journal: Journal, file: Path) -> None:
     with MemoryLimit(journal, 48 << 20) as limit:
@@ -94,11 +100,11 @@ def test_the_memory_limit_bounds_jobs_and_their_page_cache(journal: Journal, fil
         big = file.with_name("big")
         big.write_bytes(bytes(96 << 20))
         page_cache.drop_files([big])
-        script = "import sys; sys.stdin.read(); [0 for _ in open(sys.argv[1], 'rb')]"
-        child = subprocess.Popen([sys.executable, "-c", script, str(big)], stdin=subprocess.PIPE)
+        child = subprocess.Popen([sys.executable, "-c", READ, str(big)], stdin=subprocess.PIPE)
         limit.add(child.pid)
         child.communicate()
-        assert page_cache.resident_bytes([big]) <= 48 << 20
+        assert (child.returncode, limit.killed()) == (0, 1), "the kernel drops pages, no process"
+        assert 16 << 20 < page_cache.resident_bytes([big]) <= 48 << 20
         group = limit.group
     assert not group.exists()
     limit.close()
@@ -111,13 +117,9 @@ def test_each_job_has_a_group_that_goes_with_it(journal: Journal, file: Path) ->
     page_cache.drop_files([big])
     limits = MemoryLimits(journal)
     limits.limit_each(48 << 20)
-    script = (
-        "import sys; sys.stdin.read(); "
-        "f = open(sys.argv[1], 'rb'); [*map(len, iter(lambda: f.read(1 << 20), b''))]"
-    )
 
     def read() -> tuple[int, Path]:
-        child = subprocess.Popen([sys.executable, "-c", script, str(big)], stdin=subprocess.PIPE)
+        child = subprocess.Popen([sys.executable, "-c", READ, str(big)], stdin=subprocess.PIPE)
         limits.adopt(child.pid)
         group = limits.groups[-1]
         child.communicate()

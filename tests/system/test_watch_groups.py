@@ -12,11 +12,12 @@ import pytest
 
 from headrace.system.cgroups import hierarchy, make_group
 from headrace.system.journal import Journal
+from headrace.system.waiting import wait_until
 from headrace.watching import NodeSample, Watcher
 from headrace.watching.finders.cgroup import CgroupFinder
 from headrace.watching.finders.pid import PidFinder
 from headrace.watching.metrics import WatchMetrics
-from headrace.watching.own_groups import MovedBytes
+from headrace.watching.own_groups import MovedBytes, OwnGroups
 
 pytestmark = pytest.mark.usefixtures("needs_root")
 SIZE = 16 << 20
@@ -110,6 +111,30 @@ def groups() -> Iterator[list[Path]]:
     yield made
     for each in (*made, *above):
         each.rmdir()
+
+
+def test_a_job_that_moves_to_another_group_is_counted_there(groups: list[Path]) -> None:
+    """The group before goes on to exist, as that of a node does when a step of a job begins."""
+    spin = ["taskset", "-c", str(min(os.sched_getaffinity(0))), "sh", "-c", "while :; do :; done"]
+    running = [subprocess.Popen(spin) for _ in range(2)]
+    pids = {process.pid for process in running}
+    own = OwnGroups(own_s=0.0)
+
+    def pressed() -> bool:
+        found = own.use(pids)
+        return found is not None and found.stalls["cpu"].some_s > 0
+
+    try:
+        for group in groups:
+            for pid in pids:
+                (group / "cgroup.procs").write_text(str(pid))
+            assert own.use(pids) is None, "counts of two groups are not subtracted"
+            assert wait_until(pressed, 20, 0.05)
+    finally:
+        own.close()
+        for process in running:
+            process.kill()
+            process.wait()
 
 
 def test_pressure_of_groups_and_labels_of_groups_with_one_name(groups: list[Path]) -> None:

@@ -46,6 +46,7 @@ from headrace.meters.node_meters import LocalNodeMeters
 from headrace.probes.sampler import Sampler, Samples, Sampling
 from headrace.system import page_cache
 from headrace.system.accounting import UseSoFar, process_use
+from headrace.system.cgroups import MemoryLimit
 from headrace.system.emulator import yield_to_kernel
 from headrace.system.journal import Journal
 from headrace.system.machine_facts import MachineFacts, machine_facts
@@ -87,10 +88,11 @@ class MachineAgent(LocalAgent):
     carriers: frozenset[int] = frozenset()
     """Processes that only carry the messages of this one: a worker of Dask."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, memory: MemoryLimit | None = None) -> None:
+        """`memory`: the limit of all programs of the node."""
         self._journal = journal
         self._node_storage: LocalNodeStorage | None = None
-        self._limits = MemoryLimits(journal)
+        self._limits = MemoryLimits(journal, memory)
         self._sampler: Sampler | None = None
         self._load: LoadWatch | None = None
         self._settings = KernelSettings(journal)

@@ -36,7 +36,7 @@ class NamespaceAgent(MachineAgent):
     """A node that is a network namespace."""
 
     def __init__(self, journal: Journal, node: Node) -> None:
-        super().__init__(journal)
+        super().__init__(journal, node.memory)
         self._node = node
         self.name = node.name
         self.namespace = node.namespace

@@ -75,8 +75,11 @@ def hand_on(journal: Journal, control: Path, controller: str) -> JournalEntry | 
     )
 
 
-def make_group(journal: Journal, controller: str) -> tuple[Path, list[JournalEntry]]:
-    """Create a group under the control of `controller`.
+def make_group(
+    journal: Journal, controller: str, within: Path | None = None
+) -> tuple[Path, list[JournalEntry]]:
+    """Create a group under the control of `controller`: below `within`, if given, which has no
+    processes itself and controls its children (`Hierarchy.version` 2).
 
     Undoing its entries (last first) removes it. Raises MissingError with the reason when that is
     not possible.
@@ -88,9 +91,9 @@ def make_group(journal: Journal, controller: str) -> tuple[Path, list[JournalEnt
             hint=f"mount the {controller} control group",
         )
     entries: list[JournalEntry] = []
-    parent = place.own
+    parent = within or place.own
     try:
-        if place.version == 2:
+        if place.version == 2 and within is None:
             # A group with processes cannot enable controllers for children (the "no internal
             # processes" rule), so the new group is a sibling.
             parent = place.own.parent if place.own != place.top else place.top
@@ -179,15 +182,38 @@ class MemoryLimit:
     sets another value than requested.
     """
 
-    def __init__(self, journal: Journal, size: int) -> None:
+    def __init__(self, journal: Journal, size: int, within: MemoryLimit | None = None) -> None:
+        """`within`: a limit that holds, too; one after `hold_others`."""
         self._journal = journal
         self.size = size
-        self.group, self._entries = make_group(journal, "memory")
+        self.group, self._entries = make_group(
+            journal, "memory", None if within is None else within.group
+        )
+        self._members = self.group
+        """The group of the processes."""
         try:
             self._set(size)
         except BaseException:
             self.close()
             raise
+
+    def hold_others(self) -> None:
+        """Let further limits be made within this one. Before a process is added."""
+        if not (self.group / "cgroup.subtree_control").exists():
+            return  # version 1: any group has groups below it
+        try:
+            # Version 2: a group that controls groups below it has no processes itself.
+            control = self.group / "cgroup.subtree_control"
+            if (entry := hand_on(self._journal, control, "memory")) is not None:
+                self._entries.append(entry)
+            members = self.group / "programs"
+            self._entries.append(self._journal.begin("remove_cgroup", path=str(members)))
+            members.mkdir()
+        except OSError as error:
+            raise UnsupportedLevelError(
+                f"the kernel makes no groups below {self.group}: {error.strerror}"
+            ) from error
+        self._members = members
 
     @property
     def _file(self) -> Path:
@@ -214,7 +240,7 @@ class MemoryLimit:
     def add(self, pid: int) -> None:
         """Put a process and its threads under the limit; earlier allocations do not count."""
         try:
-            (self.group / "cgroup.procs").write_text(str(pid))
+            (self._members / "cgroup.procs").write_text(str(pid))
         except OSError as error:
             raise HeadraceError(
                 f"process {pid} cannot be put under the memory limit: {error.strerror}"
@@ -222,13 +248,16 @@ class MemoryLimit:
 
     def is_empty(self) -> bool:
         """Return whether no process is under the limit."""
-        return not (self.group / "cgroup.procs").read_text().strip()
+        return not (self._members / "cgroup.procs").read_text().strip()
 
     def killed(self) -> int:
-        """Return the number of processes that the kernel killed because of the limit."""
-        for name in ("memory.events", "memory.oom_control"):
+        """Return the number of processes under it that the kernel killed for lack of memory.
+
+        Those of limits within it count there.
+        """
+        for name in ("memory.events.local", "memory.events", "memory.oom_control"):
             with contextlib.suppress(OSError):
-                for line in (self.group / name).read_text().splitlines():
+                for line in (self._members / name).read_text().splitlines():
                     key, _, value = line.partition(" ")
                     if key == "oom_kill":
                         return int(value)

@@ -16,8 +16,10 @@ class MemoryLimits:
     the job filled stays then, and counts to no later job.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, node: MemoryLimit | None = None) -> None:
+        """`node`: the limit of all programs of the node, which holds for its jobs, too."""
         self._journal = journal
+        self._node = node
         self._common: list[MemoryLimit] = []
         self._job_size: int | None = None
         self._of_jobs: list[MemoryLimit] = []
@@ -33,11 +35,11 @@ class MemoryLimits:
 
     def limit(self, size: int) -> None:
         """Limit all jobs together. Raises HeadraceError."""
-        self._common.append(MemoryLimit(self._journal, size))
+        self._common.append(MemoryLimit(self._journal, size, self._node))
 
     def limit_each(self, size: int) -> None:
         """Limit each job from now on. Raises HeadraceError if that is not possible here."""
-        MemoryLimit(self._journal, size).close()
+        MemoryLimit(self._journal, size, self._node).close()
         self._job_size = size
 
     def adopt(self, pid: int) -> None:
@@ -46,7 +48,7 @@ class MemoryLimits:
             limit.add(pid)
         if self._job_size is not None:
             self._remove_unused()
-            self._of_jobs.append(MemoryLimit(self._journal, self._job_size))
+            self._of_jobs.append(MemoryLimit(self._journal, self._job_size, self._node))
             self._of_jobs[-1].add(pid)
 
     def lift(self) -> None:

@@ -199,8 +199,11 @@ def _leave_cgroup(group: Path, parent: Path) -> None:
     def leave() -> None:
         with contextlib.suppress(FileNotFoundError):
             for pid in (group / "cgroup.procs").read_text().split():
-                with contextlib.suppress(OSError):
-                    (parent / "cgroup.procs").write_text(pid)
+                # In version 2 a group that controls groups below it takes no process.
+                for above in (parent, *parent.parents):
+                    with contextlib.suppress(OSError):
+                        (above / "cgroup.procs").write_text(pid)
+                        break
             group.rmdir()
 
     retry(leave, OSError, 5.0, 0.02)

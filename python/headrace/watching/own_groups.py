@@ -108,8 +108,11 @@ def blkio_bytes(text: bytes) -> dict[str, MovedBytes]:
 class OwnGroups:
     """The counters of the groups that one job has for itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, own_s: float = _OWN_S) -> None:
+        """`own_s`: time between two looks which groups the job has for itself."""
+        self._own_s = own_s
         self._looked_s = -1e9
+        self._paths: dict[str, Path] = {}
         self._files: dict[str, CounterFile] = {}
         self._last: GroupUse | None = None
         self.names: dict[str, str] = {}
@@ -118,7 +121,7 @@ class OwnGroups:
     def use(self, pids: Collection[int]) -> GroupUse | None:
         """Return what was counted since the last call; None when the job has no such group."""
         now_s = time.monotonic()
-        if now_s - self._looked_s > _OWN_S and pids:
+        if now_s - self._looked_s > self._own_s and pids:
             self._looked_s = now_s
             self._find(pids)
         if not self._files:
@@ -163,8 +166,9 @@ class OwnGroups:
             wanted.pop("io.stat", None)
             if (group := own_group(pid, pids, "blkio")) is not None:
                 wanted[_BLKIO] = group / _BLKIO
-        if wanted.keys() != self._files.keys():
+        if wanted != self._paths:  # groups may change while those before still exist
             self.close()
+            self._paths = wanted
             for name, path in wanted.items():
                 with contextlib.suppress(OSError):
                     self._files[name] = CounterFile(path, 65536)
@@ -173,7 +177,7 @@ class OwnGroups:
         """Safe to call twice."""
         for file in self._files.values():
             file.close()
-        self._files, self._last = {}, None
+        self._files, self._paths, self._last = {}, {}, None
 
 
 def own_group(pid: int, pids: Collection[int], controller: str) -> Path | None:

@@ -95,6 +95,7 @@ class Cluster:
         memory = None
         if settings.memory_bytes is not None:
             memory = MemoryLimit(self._journal, settings.memory_bytes)
+            memory.hold_others()  # those of its jobs
         interface = Interface(settings.name, port, self.switch, reversed=True)
         self._nodes[settings.name] = Node(settings, namespace, address, interface, memory)
 
