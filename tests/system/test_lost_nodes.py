@@ -20,6 +20,7 @@ from headrace.jobs import JobInput
 from headrace.launchers import Launchers, NodeLostError, Nodes, NodesWanted
 from headrace.launchers.remote.agent import RemoteAgent
 from headrace.launchers.remote.messages import Hello
+from headrace.launchers.remote.node_process import NodeService
 from headrace.launchers.remote.predecessor import end_predecessor
 from headrace.launchers.remote.streams import ENTRY, connected
 from headrace.system.cluster import NodeSettings
@@ -226,5 +227,18 @@ def test_a_node_ends_when_its_engine_is_silent(tmp_path: Path) -> None:
         node.keep(1.0)
         assert wait_until(lambda: start_ticks(pid) is None, PATIENCE_S, 0.05)
         assert list((tmp_path / "journals").iterdir()) == []
+    finally:
+        node.close()
+
+
+def test_a_call_that_fails_on_a_node_and_has_no_answer_is_said(tmp_path: Path) -> None:
+    """Without this, its jobs would be waited for until they are called late."""
+    node = connected(
+        "node-0", [sys.executable, "-c", ENTRY, str(tmp_path / "journals")], tmp_path / "log"
+    )
+    try:
+        node.tell(NodeService.release, ["no number"])
+        with pytest.raises(NodeLostError, match=r"node-0 is lost: a call failed there: .*int.*str"):
+            node.call(NodeService.now_s)
     finally:
         node.close()

@@ -22,7 +22,7 @@ from headrace.probes.memory import MemoryProbe
 from headrace.probes.network import NetworkProbe
 from headrace.probes.pressure import PressureProbe
 from headrace.probes.sampler import Sampler
-from headrace.system.cluster import Interface
+from headrace.system.network_interface import Interface
 
 # Alone: they compare the counters of the whole machine with what one program did.
 pytestmark = pytest.mark.machine

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from headrace.jobs import JobInput, JobOutput
-    from headrace.launchers.agent import Agent
+from headrace.jobs import JobInput, JobOutput
 
-    pass
+if TYPE_CHECKING:
+    from headrace.launchers.agent import Agent
 
 
 @dataclass(frozen=True)

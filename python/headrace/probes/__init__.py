@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.registry import Plugins, parts
 from headrace.site import Section
+from headrace.system.network_interface import Interface
 
 if TYPE_CHECKING:
     from headrace.errors import Problem
-    from headrace.system.cluster import Interface
 
 
 @dataclass(frozen=True)

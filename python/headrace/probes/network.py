@@ -14,8 +14,8 @@ from typing_extensions import override
 
 from headrace.errors import HeadraceError
 from headrace.probes import Probe, Totals, Watch
-from headrace.system.cluster import Interface
 from headrace.system.cluster.namespaces import COUNTERS, Counters
+from headrace.system.network_interface import Interface
 
 _TURNED = {name: ("tx" if name.startswith("rx") else "rx") + name[2:] for name in COUNTERS}
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from headrace.errors import HeadraceError, Problem
 from headrace.registry import Plugins, parts
+from headrace.system.network_interface import Interface
 from headrace.system.servers import Server
 from headrace.system.storage_settings import KernelSettings, StorageSettings, one_per_kernel
 from headrace.targets.setting import Setting as Setting
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.scenario import DriveFaultSpec, HostSpec, ServiceSpec, VolumeSpec
     from headrace.site import Site
     from headrace.system.claims import Place
-    from headrace.system.cluster import Cluster, Interface, NodeSettings
+    from headrace.system.cluster import Cluster, NodeSettings
     from headrace.system.emulator import Report
     from headrace.system.journal import Journal
     from headrace.targets.node_storage import NodeDisk, NodeStorage

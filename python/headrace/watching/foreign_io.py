@@ -70,24 +70,23 @@ def disk_bytes(diskstats: str, disks: Iterable[str]) -> dict[str, MovedBytes]:
 def _of_job(job: JobSample) -> dict[str, MovedBytes]:
     """Return the bytes of a job by device, of the last interval.
 
-    Those of its control group. Without one of its own: the bytes of its processes, shared out as it
-    waited; these name no device.
+    Those of its control group. Other bytes of its processes name no device: they are shared out as
+    the job waited for devices that the group does not count. Control groups of version 1 count only
+    devices that have, or had, a limit (seen with Linux 6.18: the counters are blk-throttle's).
     """
-    if job.group_last is not None and job.group_last.io:
-        return dict(job.group_last.io)
+    counted = dict(job.group_last.io) if job.group_last is not None else {}
     moved = job.last.moved
-    if not moved.storage_read and not moved.storage_written:
-        return {}
+    read = moved.storage_read - sum(each.read for each in counted.values())
+    written = moved.storage_written - sum(each.written for each in counted.values())
     waits = {
         wait.place: spent
         for wait, spent in job.total.ledger.waits_s.items()
-        if wait.kind == "block" and wait.place
+        if wait.kind == "block" and wait.place and wait.place not in counted
     }
     whole = sum(waits.values())
-    return {
-        place: MovedBytes(
-            int(moved.storage_read * spent / whole), int(moved.storage_written * spent / whole)
-        )
+    shared = {
+        place: MovedBytes(int(max(0, read) * spent / whole), int(max(0, written) * spent / whole))
         for place, spent in waits.items()
         if whole
     }
+    return counted | shared

@@ -34,9 +34,10 @@ from headrace.records.nodes import NodeFacts
 from headrace.records.trial_record import JsonObject
 from headrace.study.model import NamedPlugin
 from headrace.study.resolve import Resolved
-from headrace.system.cluster import Interface, NodeSettings
+from headrace.system.cluster import NodeSettings
 from headrace.system.journal import Journal
 from headrace.system.machine_facts import MachineFacts
+from headrace.system.network_interface import Interface
 from headrace.system.storage_settings import NAMES, one_per_kernel
 from headrace.targets import Setting, TargetContext
 from headrace.targets.queue_settings import QueueSettings

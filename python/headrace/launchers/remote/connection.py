@@ -367,6 +367,8 @@ class NodeConnection:
                 continue
             if not isinstance(message, CallAnswer):
                 self._events.append(message)
+            elif message.error is not None and not message.number:
+                raise self._gone(f"a call failed there: {message.error[1]}")
             elif message.number in self._asked:
                 self._asked.remove(message.number)
                 self._answers[message.number] = message

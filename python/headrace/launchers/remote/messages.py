@@ -41,7 +41,10 @@ class Call(msgspec.Struct, tag="call", array_like=True):
 
 
 class CallAnswer(msgspec.Struct, tag="answer", array_like=True):
-    """The encoded result of a call, or the name and text of its error."""
+    """The encoded result of a call, or the name and text of its error.
+
+    A call without an answer (number 0) has one when it fails.
+    """
 
     number: int
     value: msgspec.Raw = msgspec.Raw(b"\xc0")

@@ -252,8 +252,10 @@ class NodeService:
             value = encode(self._called(call.method, call.arguments))
             answer = CallAnswer(call.number, msgspec.Raw(value))
         except Exception as error:
+            if not call.number and isinstance(error, LauncherLostError):
+                return  # `wait` says so
             answer = CallAnswer(call.number, error=(_name(error), describe(error)))
-        if call.number:
+        if call.number or answer.error is not None:
             self._send(answer)
 
     def _called(self, name: str, arguments: msgspec.Raw) -> object:

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from headrace.system.cluster.building import Cluster, why_not
 from headrace.system.cluster.links import LinkSettings
-from headrace.system.cluster.namespaces import Interface
 from headrace.system.cluster.nodes import Node, NodeSettings
 from headrace.system.network_namespaces import call_inside
 
-__all__ = ["Cluster", "Interface", "LinkSettings", "Node", "NodeSettings", "call_inside", "why_not"]
+__all__ = ["Cluster", "LinkSettings", "Node", "NodeSettings", "call_inside", "why_not"]

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 from headrace.errors import HeadraceError, MissingError
 from headrace.system.cgroups import MemoryLimit
 from headrace.system.cluster.links import LinkSettings, apply_link
-from headrace.system.cluster.namespaces import Interface, make_namespace
+from headrace.system.cluster.namespaces import make_namespace
 from headrace.system.cluster.netlink import Network, in_network
 from headrace.system.cluster.nodes import Node, NodeSettings
+from headrace.system.network_interface import Interface
 from headrace.system.requirements import find_program, remedy
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.system import network_namespaces
@@ -14,19 +13,6 @@ if TYPE_CHECKING:
     from headrace.system.journal import Journal, JournalEntry
 
 COUNTERS = ("rx_bytes", "rx_packets", "rx_dropped", "tx_bytes", "tx_packets", "tx_dropped")
-
-
-@dataclass(frozen=True)
-class Interface:
-    """A network interface, possibly in another namespace."""
-
-    label: str
-    """Name for the user: the connected node."""
-    name: str
-    namespace: str | None = None
-    """None: the namespace of this process."""
-    reversed: bool = False
-    """True for a port of a switch: its transmitted bytes are those the node receives."""
 
 
 def make_namespace(journal: Journal, name: str) -> JournalEntry:

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 from headrace.errors import HeadraceError
 from headrace.system.cluster.links import LinkSettings, read_link
-from headrace.system.cluster.namespaces import Interface
+from headrace.system.network_interface import Interface
 from headrace.system.network_namespaces import FOLDER, call_inside
 from headrace.system.requirements import require_program
 
