@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import lzma
 import tempfile
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from headrace.catalog import entry
+from headrace.document import read_document
 from headrace.drives import read_trace, validate_drive
+from headrace.drives.controller_parameters import completed
 from headrace.drives.validating import Validation
 from rows import Comparison, Missing, Row
 
@@ -28,38 +29,17 @@ SPARES = {"rz26": 1}
 """Sectors of each track without data: one of 58 gives the published capacity, 2570 cylinders of 14
 tracks, and the published seek curve ends at 2569 cylinders."""
 ANGLES = 6
-READ_AHEAD = {1: "track", 2: "cylinder", 3: "always", 4: "track_by_track"}
-"""By `buffer_continuous_read`."""
 
 
 def drive_table(name: str, folder: Path) -> dict[str, Any]:
     """Return the drive table of a disk's published parameters, as they are."""
-    table = tomllib.loads((folder / f"{name}.toml").read_text())
-    given = tomllib.loads((folder / f"{name}.controller.toml").read_text())
-    overheads = {
-        f"{op}_{place}_after_{before}_us": given[f"{op}_{place}_over_after_{before}"] * 1e3
-        for op in ("read", "write")
-        for place in ("hit", "miss")
-        for before in ("read", "write")
-    }
-    overheads |= {
-        f"{op}_completion_us": given[f"{op}_completion_overhead"] * 1e3 for op in ("read", "write")
-    }
-    table["overhead"] = overheads
-    bus_ms = BUS_MS.get(name) or given["bulk_sector_transfer_time"]
-    if bus_ms:
-        table["link_bytes_per_s"] = 512 / (bus_ms * 1e-3)
-    table["hold_link"] = bool(given["hold_bus_entire_read_xfer"])
-    table["buffer"]["read_ahead"] = READ_AHEAD[given["buffer_continuous_read"]]
-    table["buffer"]["write_water_mark"] = given["low_write_water_mark"]
-    table["buffer"]["keep_sent"] = not given["read_ahead_over_requested"]
-    cached = table["buffer"]["write_cache_bytes"] > 0
-    table["buffer"]["keep_written"] = cached and bool(given["allow_read_hits_on_write_data"])
-    for zone, (_, _, sectors, track, cylinder) in zip(table["zone"], given["zones"], strict=True):
-        if zone["sectors_per_track"] != sectors:
-            raise ValueError(f"{name}: zones of the two files differ")
-        zone |= {"track_skew_sectors": track, "cylinder_skew_sectors": cylinder}
-        zone |= {"spare_sectors_per_track": SPARES.get(name, 0)}
+    table = completed(
+        read_document(folder / f"{name}.toml"), read_document(folder / f"{name}.controller.toml")
+    ).table
+    if name in BUS_MS:
+        table["link_bytes_per_s"] = 512 / (BUS_MS[name] * 1e-3)
+    for zone in table["zone"]:
+        zone["spare_sectors_per_track"] = SPARES.get(name, 0)
     return table
 
 
@@ -91,25 +71,32 @@ def validated(name: str, folder: Path) -> Validation:
         return validate_drive(entry("drives", str(file)), [read_trace(plain)], angles=ANGLES)
 
 
-def _folder(data: Path | None) -> Path:
-    wanted = "DATA=FOLDER with disks/NAME.csv.xz, NAME.toml and NAME.controller.toml for " + (
-        ", ".join(DISKS)
-    )
+def _disks(data: Path | None) -> tuple[Path, list[str]]:
+    """Return the folder of the measurements, and the disks there: known ones first."""
+    wanted = "DATA=FOLDER with disks/NAME.csv.xz, NAME.toml and NAME.controller.toml of disks"
     if data is None:
         raise Missing(wanted)
     folder = data / "disks" if (data / "disks").is_dir() else data
-    for name in DISKS:
-        for end in ("csv.xz", "toml", "controller.toml"):
+    found = [file.name.removesuffix(".csv.xz") for file in sorted(folder.glob("*.csv.xz"))]
+    if not found:
+        raise Missing(f"no NAME.csv.xz in {folder}; {wanted}")
+    for name in found:
+        for end in ("toml", "controller.toml"):
             if not (folder / f"{name}.{end}").exists():
                 raise Missing(f"{folder / name}.{end}; {wanted}")
-    return folder
+    known = [name for name in DISKS if name in found]
+    return folder, known + [name for name in found if name not in DISKS]
 
 
 def rows(data: Path | None) -> list[Row]:
-    """Return one row per disk: mean response times, and the demerit as the error."""
-    folder = _folder(data)
+    """Return one row per disk: mean response times, and the demerit as the error.
+
+    A disk that is not among the five is predicted: no rule of the model was chosen with it.
+    """
+    folder, names = _disks(data)
     found: list[Row] = []
-    for name, (disk, disksim_ms) in DISKS.items():
+    for name in names:
+        disk, disksim_ms = DISKS.get(name, (name, None))
         result = validated(name, folder)
         found.append(
             Row(
@@ -119,9 +106,9 @@ def rows(data: Path | None) -> list[Row]:
                 result.measured_mean_ns / 1e6,
                 result.demerit_ns / 1e6,
                 result.null_demerit_ns / 1e6,
-                "assumption",
+                "assumption" if name in DISKS else "predicted",
                 "ms",
-                f"DiskSim's own model {disksim_ms} ms",
+                "" if disksim_ms is None else f"DiskSim's own model {disksim_ms} ms",
             )
         )
     return found
