@@ -151,4 +151,6 @@ def test_fio_s_words_become_requests() -> None:
         None
     )
     assert job.files[0]["share"] == "new"
-    assert [step["do"] for step in job.steps] == ["compute", "create", "requests", "fsync", "close"]
+    # fio sleeps at its start, and until it sees that its clients have ended.
+    wanted = ["compute", "wait", "create", "requests", "fsync", "close", "wait"]
+    assert [step["do"] for step in job.steps] == wanted

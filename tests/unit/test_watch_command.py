@@ -251,14 +251,20 @@ def test_records_of_windows_are_read_as_those_of_a_study(
 ) -> None:
     folder = tmp_path / "a day"
     job = PidFinder([str(sleeper.pid)])
+    intervals_s: list[float] = []
     with Watcher(job) as watcher, Recorder(folder, 0.4) as recorder:
         for _ in range(5):
-            recorder.add(watcher.watch(0.2))
+            sample = watcher.watch(0.2)
+            recorder.add(sample)
+            intervals_s.append(sample.interval_s)
     read = read_records(folder)
-    assert list(read.trials["status"]) == ["done"] * 3 and read.plan is not None
-    assert len(read.plan.trials) == 3 and not read.warnings
+    windows = len(read.trials)
+    # A look that took as long as a window, on a busy machine, is one by itself.
+    assert windows == 3 or (3 < windows <= 5 and max(intervals_s) > 0.35)
+    assert set(read.trials["status"]) == {"done"} and read.plan is not None
+    assert len(read.plan.trials) == windows and not read.warnings
     assert sum(read.trials["other_s"]) == pytest.approx(sum(read.trials["wall_s"]), rel=0.1)
-    assert sum(read.trials["wall_s"]) == pytest.approx(1.0, rel=0.5)
+    assert sum(read.trials["wall_s"]) == pytest.approx(sum(intervals_s), rel=0.1)
     with pytest.raises(RefusedError, match="holds results already"):
         watch(pid=[str(sleeper.pid)], record=folder, once=True)
 
