@@ -66,10 +66,30 @@ def test_run_has_fios_words_and_equal_seeds_give_equal_bytes() -> None:
         ("drive", "run", "wd-wd3200bekt", "--rw", "sideways"),
         ("drive", "run", "wd-wd3200bekt", "--offset", "2t"),
         ("drive", "run", "wd-wd3200bekt", "--scheduler", "elevator"),
+        ("drive", "run", "wd-wd3200bekt", "--drives", "2"),
+        ("drive", "run", "wd-wd3200bekt", "--raid", "0", "--drives", "2", "--chunk", "x"),
     ],
 )
 def test_a_mistake_is_one_message(words: tuple[str, ...]) -> None:
     assert headrace(*words, code=2).stderr.strip()
+
+
+@pytest.mark.parametrize(("level", "drives"), [("7", "2"), ("5", "2")])
+def test_an_impossible_raid_is_a_mistake_of_the_options(level: str, drives: str) -> None:
+    """Not of the drive's file, which is sound."""
+    words = ("drive", "run", "wd-wd3200bekt", "--raid", level, "--drives", drives)
+    said = headrace(*words, code=2).stderr
+    assert said.startswith("command line: --") and ".toml" not in said
+
+
+def test_a_raid_of_ssds_reads_what_its_drives_read_together() -> None:
+    def iops(*words: str) -> float:
+        drive = ("drive", "run", "samsung-870-evo-1tb", "--rw", "randread", "--runtime", "0.5")
+        return json.loads(headrace(*drive, *words, "--json").stdout)["read"]["iops"]
+
+    array = ("--raid", "0", "--drives", "3")
+    assert iops("--iodepth", "96", *array) > 2.7 * iops("--iodepth", "32")
+    assert iops("--iodepth", "1", *array) == pytest.approx(iops("--iodepth", "1"), rel=0.01)
 
 
 def read_latency_us(drive: str, *words: str) -> float:
@@ -179,6 +199,10 @@ def test_a_model_is_validated_by_the_times_of_a_drive(tmp_path: Path) -> None:
     shown = headrace("drive", "validate", str(slower), str(measured)).stdout
     assert "demerit" in shown
     assert max(len(line) for line in shown.splitlines()) <= 80
+    array = ("--raid", "5", "--drives", "4", "--chunk", "16k")
+    headrace(*("drive", "replay", "sata-7200-500gb", str(trace), "--out", str(measured)), *array)
+    assert validated("sata-7200-500gb", "--angles", "1", *array)["demerit_ns"] == 0
+    assert validated("sata-7200-500gb", "--angles", "1")["demerit_ns"] > 0, "one drive is another"
     of_ssd = validated("samsung-870-evo-1tb")
     assert len(of_ssd["demerits_ns"]) == 1, "it has no platter"
 

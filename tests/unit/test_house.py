@@ -238,6 +238,7 @@ UNTYPED_TABLES = {
     "traces/files.py": "the JSON that describes a trace",
     "workloads/mdtest/imported.py": "results of mdtest as a record holds them",
     "workloads/mdtest/ior.py": "JSON of IOR",
+    "drives/controller_parameters.py": "a drive's table and DiskSim's parameters, as read",
 }
 
 

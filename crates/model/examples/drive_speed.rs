@@ -40,6 +40,7 @@ fn measure(spec: &DriveSpec, rw: Rw, iodepth: u32, requests: u64) {
         seed: 1,
         empty: false,
         scheduler: None,
+        raid: None,
     };
     let start = thread_cpu();
     let result = run(spec, &load).expect("a drive that can be built");

@@ -1,4 +1,5 @@
-//! A single drive under a closed-loop load, with the option names and semantics of fio.
+//! A drive, or a RAID of equal drives, under a closed-loop load, with the option names and
+//! semantics of fio.
 //!
 //! Each of `numjobs` jobs keeps `iodepth` requests of `bs_bytes` in flight. The job accesses
 //! `size_bytes` from `offset_bytes` on, until `runtime_s` of virtual time is over (as with
@@ -13,12 +14,12 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::drive::build;
+use crate::raid::spec::{RaidSpec, StorageSpec};
 use crate::ranges;
-use crate::request::{
-    Completion, Device, Medium, Nanos, Op, Queue, Request, SectorRange, Status, SECTOR_BYTES,
-};
+use crate::request::{Completion, Device, Nanos, Op, Request, SectorRange, Status, SECTOR_BYTES};
 use crate::scheduler::{BlockQueue, QueueSpec, SchedulerSpec};
 use crate::spec::{refuse, within, within_int, DriveSpec, SpecError};
+use crate::storage::Storage;
 use crate::stream::Stream;
 
 /// Access pattern: fio's `rw`.
@@ -87,6 +88,9 @@ pub struct FioLike {
     /// go to the drive at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<String>,
+    /// A RAID of such drives has the load; the scheduler is in front of each of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raid: Option<RaidSpec>,
 }
 
 fn one() -> u32 {
@@ -219,28 +223,39 @@ impl FioLike {
     }
 }
 
-/// Run the load on a new model of the drive, with the data that the load reads in place.
+/// Run the load on a new model of the drive or RAID, with the data that the load reads in place.
 pub fn run(spec: &DriveSpec, load: &FioLike) -> Result<DriveRun, SpecError> {
-    let mut drive = build(spec, load.seed)?;
-    let size_bytes = load.check(drive.capacity_sectors() * SECTOR_BYTES)?;
-    if load.rw.reads() && !load.empty {
-        drive.preload(&load.regions(size_bytes));
+    let queue = match &load.scheduler {
+        Some(name) => Some(queue_of(spec, name)?),
+        None => None,
+    };
+    if let Some(raid) = load.raid {
+        let array = StorageSpec { drives: vec![spec.clone()], raid: Some(raid), faults: vec![] };
+        let array = Storage::build_queued(&array, load.seed, queue.as_ref())?;
+        return run_filled(array, load);
     }
-    match &load.scheduler {
-        Some(name) => run_device(&mut scheduled(drive, spec, name)?, load),
-        None => run_device(&mut drive, load),
+    let drive = build(spec, load.seed)?;
+    match queue {
+        Some(queue) => run_filled(BlockQueue::new(drive, &queue), load),
+        None => run_filled(drive, load),
     }
 }
 
-/// Return a drive with a scheduler in front, which gives it as many requests as its queue holds.
-fn scheduled<D: Queue>(drive: D, spec: &DriveSpec, name: &str) -> Result<BlockQueue<D>, SpecError> {
+fn run_filled<D: Device>(mut device: D, load: &FioLike) -> Result<DriveRun, SpecError> {
+    let size_bytes = load.check(device.capacity_sectors() * SECTOR_BYTES)?;
+    if load.rw.reads() && !load.empty {
+        device.preload(&load.regions(size_bytes));
+    }
+    run_device(&mut device, load)
+}
+
+/// Return the queue of a scheduler, which gives the drive as many requests as its own queue holds.
+fn queue_of(spec: &DriveSpec, name: &str) -> Result<QueueSpec, SpecError> {
     let Some(scheduler) = SchedulerSpec::named(name) else {
         return refuse("scheduler", name, "the name of a scheduler, such as mq-deadline");
     };
-    let rotational = spec.rotational();
-    let queue_depth = spec.queue_depth();
-    let queue = QueueSpec { scheduler, queue_depth, rotational, ..QueueSpec::default() };
-    Ok(BlockQueue::new(drive, &queue))
+    let (rotational, queue_depth) = (spec.rotational(), spec.queue_depth());
+    Ok(QueueSpec { scheduler, queue_depth, rotational, ..QueueSpec::default() })
 }
 
 /// Run the load on a device that has not served a request yet.

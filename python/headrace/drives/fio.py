@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.errors import FileProblem, StudyError
+from headrace.scenario import Table
 from headrace.units import MOST_BYTES
 
 RW = ("read", "write", "randread", "randwrite", "rw", "readwrite", "randrw")
@@ -65,6 +66,8 @@ class Load:
     reads no flash there. Otherwise it holds data, like a file that fio has written."""
     scheduler: str | None = None
     """The kernel's scheduler in front of the drive. None: requests go to the drive at once."""
+    raid: Table | None = None
+    """A RAID of such drives has the load (`RaidSpec` of crates/model)."""
 
     def as_json(self) -> str:
         """Return the load as the core's JSON."""

@@ -119,13 +119,19 @@ def _capacity_bytes(table: Table, raid: Table | None) -> int:
     return capacity // chunk * chunk * data.get(int(cast("int", level)), 1)
 
 
+_RAID = {"raid.level": "--raid", "raid.drives": "--drives", "raid.chunk_bytes": "--chunk"}
+"""What of a RAID is no field of a drive's file, but an option."""
+
+
 @contextmanager
 def placed(file: Path) -> Generator[None]:
-    """Convert the core's errors to faults of a file."""
+    """Convert the core's errors to problems of a file, those of a RAID to problems of options."""
     try:
         yield
     except _core.ModelError as error:
         field, given, allowed = error.args
+        if field in _RAID:
+            file, field = Path("command line"), _RAID[field]
         raise StudyError(
             [FileProblem(file, 0, field, str(given), "cannot be", str(allowed))]
         ) from None

@@ -18,6 +18,7 @@ from headrace._core import SECTOR_BYTES
 from headrace.drives.running import replay_trace
 from headrace.drives.traces import OP_WORDS, Trace
 from headrace.errors import FileProblem, StudyError
+from headrace.scenario import Table
 
 if TYPE_CHECKING:
     from headrace.catalog import CatalogEntry
@@ -75,9 +76,11 @@ def demerit_ns(measured_ns: Times, modelled_ns: Times) -> float:
     return float(np.sqrt(np.mean(apart**2)))
 
 
-def validate_drive(found: CatalogEntry, traces: list[Trace], *, angles: int = 5) -> Validation:
+def validate_drive(
+    found: CatalogEntry, traces: list[Trace], *, angles: int = 5, raid: Table | None = None
+) -> Validation:
     """Replay traces of a real drive on its model, each on an unused model and at its own times, and
-    compare the response times.
+    compare the response times. `raid`: a RAID of such drives served them.
 
     `angles`: replays with different angles of a disk's platter at the start, which no trace tells.
     Raises StudyError for a trace without response times, or that the drive cannot serve.
@@ -89,7 +92,7 @@ def validate_drive(found: CatalogEntry, traces: list[Trace], *, angles: int = 5)
     replays = [
         np.concatenate(
             [
-                replay_trace(found, trace, iodepth=0, seed=seed).astype(np.float64)
+                replay_trace(found, trace, iodepth=0, seed=seed, raid=raid).astype(np.float64)
                 for trace in traces
             ]
         )

@@ -20,6 +20,7 @@ pub fn load(rw: Rw, bs_bytes: u64, iodepth: u32, runtime_s: f64) -> FioLike {
         seed: 7,
         empty: false,
         scheduler: None,
+        raid: None,
     }
 }
 

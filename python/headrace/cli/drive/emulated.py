@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli._console import err, out
-from headrace.cli.drive.modelled import Drive, Json
+from headrace.cli.drive.options import Drive, Json
 from headrace.errors import FileProblem, HeadraceError, MissingError, StudyError
 from headrace.units import format_amount, format_bytes, format_seconds, parse_bytes
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli._console import err, out
-from headrace.cli.drive.modelled import Drive, Json, given
+from headrace.cli.drive.options import Chunk, Drive, Drives, Json, Raid, array_of, given
 from headrace.errors import ExitCode, FileProblem, StudyError
 
 if TYPE_CHECKING:
     from headrace.drives.fitting import Fit
     from headrace.report.text_table import TextTable
-    from headrace.scenario import Table
 
 app = typer.Typer()
 
@@ -45,11 +44,9 @@ def fit(
     angles: Annotated[
         int, typer.Option(min=1, help="traces: replays with different angles of the platter")
     ] = 2,
-    raid: Annotated[
-        int | None, typer.Option(help="traces: RAID level of several such drives that served them")
-    ] = None,
-    drives: Annotated[int, typer.Option(min=1, help="traces: drives of the RAID")] = 1,
-    chunk: Annotated[str, typer.Option(help="traces: chunk of the RAID")] = "64k",
+    raid: Raid = None,
+    drives: Drives = 1,
+    chunk: Chunk = "64k",
     write_cache: Annotated[
         str | None,
         typer.Option(help="of a disk while it was measured: on, off; as in its table if not given"),
@@ -82,7 +79,7 @@ def fit(
         found,
         results,
         runtime_s=given("--runtime", runtime, parse_fio_seconds),
-        replay=TraceReplay(seed=seed, angles=angles, raid=_array(raid, drives, chunk)),
+        replay=TraceReplay(seed=seed, angles=angles, raid=array_of(raid, drives, chunk)),
         progress=lambda text: err.print(text, style="dim"),
     )
     written = force or made.rms_error <= error_limit
@@ -97,18 +94,6 @@ def fit(
         raise typer.Exit(int(ExitCode.INVALID_TRIALS))
     if not as_json:
         err.print(f"written: {path}", style="dim")
-
-
-def _array(level: int | None, drives: int, chunk: str) -> Table | None:
-    """Return the RAID of the options; None without one."""
-    from headrace.drives import parse_fio_bytes
-
-    if level is None:
-        if drives != 1:
-            raise _wrong("--drives", str(drives), "several drives need --raid", "--raid LEVEL")
-        return None
-    chunk_bytes = given("--chunk", chunk, parse_fio_bytes)
-    return {"level": level, "drives": drives, "chunk_bytes": chunk_bytes}
 
 
 def _show_fit(drive: str, made: Fit, file: Path | None, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli._console import err, out
-from headrace.cli.drive.modelled import Json
+from headrace.cli.drive.options import Json
 from headrace.errors import FileProblem, StudyError
 from headrace.system.claims import Place, claimed
 from headrace.units import format_bytes

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args
 import typer
 
 from headrace.cli._console import err, out
+from headrace.cli.drive.options import Chunk, Drive, Drives, Json, Raid, array_of, given
 from headrace.errors import FileProblem, StudyError
 from headrace.units import format_bytes, format_bytes_per_s
 
@@ -16,17 +17,6 @@ if TYPE_CHECKING:
     from headrace.catalog import CatalogEntry
 
 app = typer.Typer()
-
-Drive = Annotated[str, typer.Argument(help="a drive of the catalog, or a TOML file of your own")]
-Json = Annotated[bool, typer.Option("--json", help="print JSON")]
-
-
-def given(option: str, text: str, parse: Any) -> Any:
-    """Return the parsed value of an option. Raises StudyError if it cannot be parsed."""
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise StudyError([FileProblem(Path("command line"), 0, option, "", str(error))]) from None
 
 
 @app.command("list")
@@ -138,9 +128,14 @@ def run(
         str | None,
         typer.Option(help="of the kernel, before the drive: mq-deadline, bfq …"),
     ] = None,
+    raid: Raid = None,
+    drives: Drives = 1,
+    chunk: Chunk = "64k",
     as_json: Json = False,
 ) -> None:
-    """Run a drive under a load, with fio's words and meanings, in virtual time."""
+    """Run a drive, or a RAID of such drives, under a load in virtual time, with fio's words and
+    meanings.
+    """
     from headrace.catalog import entry
     from headrace.drives import Load, parse_fio_bytes, parse_fio_seconds, run_drive
     from headrace.drives.fio import RW
@@ -172,6 +167,7 @@ def run(
         seed=randseed,
         empty=empty,
         scheduler=scheduler,
+        raid=array_of(raid, drives, chunk),
     )
     result = run_drive(found.table, load, found.file)
     if as_json:
@@ -223,30 +219,43 @@ def replay(
     seed: Annotated[
         int, typer.Option(min=0, help="selects the angle of the platter at the start")
     ] = 0,
+    raid: Raid = None,
+    drives: Drives = 1,
+    chunk: Chunk = "64k",
     as_json: Json = False,
 ) -> None:
     """Give a drive the requests of a trace; write the response time of every one."""
-    import numpy as np
-
     from headrace.catalog import entry
     from headrace.drives import read_trace, replay_trace
 
     found = entry("drives", drive)
-    given = read_trace(trace)
-    response_ns = replay_trace(found, given, iodepth=iodepth if closed else 0, seed=seed)
+    array = array_of(raid, drives, chunk)
+    requests = read_trace(trace)
+    response_ns = replay_trace(
+        found, requests, iodepth=iodepth if closed else 0, seed=seed, raid=array
+    )
     try:
-        given.write(output, response_ns)
+        requests.write(output, response_ns)
     except OSError as error:
         raise StudyError(
             [FileProblem(output, 0, "--out", "", f"cannot be written: {error.strerror}")]
         ) from None
+    _show_replay(found.name, response_ns, "closed" if closed else "open", seed, as_json)
+    if not as_json:
+        err.print(f"written: {output}", style="dim")
+
+
+def _show_replay(drive: str, response_ns: Any, mode: str, seed: int, as_json: bool) -> None:
+    """Print the response times of a replay."""
+    import numpy as np
+
     mean_ns = float(np.mean(response_ns))
     p50_ns, p90_ns, p99_ns = (float(np.percentile(response_ns, at)) for at in (50, 90, 99))
     summary: dict[str, object] = {
-        "drive": found.name,
+        "drive": drive,
         "provenance": "simulated",
-        "requests": len(given),
-        "mode": "closed" if closed else "open",
+        "requests": len(response_ns),
+        "mode": mode,
         "seed": seed,
         "response_ns_mean": mean_ns,
         "response_ns_p50": p50_ns,
@@ -258,7 +267,6 @@ def replay(
         typer.echo(json.dumps(summary, indent=1))
         return
     out.print(
-        f"{len(given):,} requests on {found.name} (simulated): mean "
+        f"{len(response_ns):,} requests on {drive} (simulated): mean "
         f"{mean_ns / 1e6:.3f} ms, median {p50_ns / 1e6:.3f} ms, p99 {p99_ns / 1e6:.3f} ms"
     )
-    err.print(f"written: {output}", style="dim")

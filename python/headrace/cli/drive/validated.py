@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli._console import err, out
-from headrace.cli.drive.modelled import Drive, Json
+from headrace.cli.drive.options import Chunk, Drive, Drives, Json, Raid, array_of
 from headrace.errors import FileProblem, StudyError
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ def validate(
     plot: Annotated[
         Path | None, typer.Option("--plot", help="both distributions as .png, .svg or .pdf")
     ] = None,
+    raid: Raid = None,
+    drives: Drives = 1,
+    chunk: Chunk = "64k",
     as_json: Json = False,
 ) -> None:
     """Compare a drive's model with response times that were measured on the real drive."""
@@ -45,7 +48,8 @@ def validate(
         problem = FileProblem(plot, 0, "--plot", plot.suffix, "no such format", ".png, .svg, .pdf")
         raise StudyError([problem])
     found = entry("drives", drive)
-    made = validate_drive(found, [read_trace(trace) for trace in traces], angles=angles)
+    array = array_of(raid, drives, chunk)
+    made = validate_drive(found, [read_trace(trace) for trace in traces], angles=angles, raid=array)
     if plot is not None:
         try:
             save_distributions(made, plot)
