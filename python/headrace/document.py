@@ -1,7 +1,6 @@
 """Base layer: parse a TOML file (a study, a catalog entry) into values and the line of each field.
 
-Values come from the standard library's parser, lines from the TOML grammar of tree-sitter. Messages
-name the lines.
+Messages name the lines, which are found when the first is wanted.
 """
 
 from __future__ import annotations
@@ -11,13 +10,10 @@ import os
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cached_property
 from pathlib import Path
 from string import Template
 from typing import Any, cast
-
-import tree_sitter
-import tree_sitter_toml
 
 from headrace.errors import FileProblem, StudyError
 from headrace.user import user_name
@@ -37,8 +33,22 @@ class Document:
 
     file: Path
     values: dict[str, Any]
-    lines: dict[FieldPath, int] = field(repr=False)
-    """1-based line of every table, field and array item."""
+    raw: bytes = field(default=b"", repr=False)
+    """The text of the file."""
+    within: FieldPath = ()
+    """The table of the file that `values` are; empty for the whole file."""
+
+    @cached_property
+    def lines(self) -> dict[FieldPath, int]:
+        """1-based line of every table, field and array item of `values`."""
+        from headrace.toml_lines import lines_of  # a parser, which good files do not need
+
+        depth = len(self.within)
+        return {
+            path[depth:]: line
+            for path, line in lines_of(self.raw).items()
+            if path[:depth] == self.within
+        }
 
     def line(self, path: FieldPath) -> int:
         """Return the line of a field or its nearest parent in the file; 0 when there is none."""
@@ -151,15 +161,12 @@ def parse_document(raw: bytes, file: Path) -> Document:
         raise StudyError([FileProblem(file, 0, "", "", problem)]) from None
     places = list(_containers(values))
     deep = [path for path, _ in places if len(path) > MOST_NESTED]
-    if deep:  # must precede the search for lines, which is recursive
+    if deep:  # the search for lines is recursive
         allowed = f"at most {MOST_NESTED} tables and arrays in each other"
         raise StudyError(
             [FileProblem(file, 0, dotted(deep[0][:3]), "", "nested too deeply", allowed)]
         )
-    tree = tree_sitter.Parser(_grammar()).parse(raw)
-    lines: dict[FieldPath, int] = {}
-    _collect(tree.root_node, lines)
-    document = Document(file, values, lines)
+    document = Document(file, values, raw)
     problems = [
         document.problem((*path, key), problem, given=value, allowed=allowed)
         for path, items in places
@@ -216,68 +223,3 @@ def _syntax_fault(message: str, text: str) -> tuple[str, int]:
 def _line_of(text: str, line: int) -> str:
     lines = text.splitlines()
     return lines[line - 1].strip() if 0 < line <= len(lines) else ""
-
-
-@cache
-def _grammar() -> tree_sitter.Language:
-    return tree_sitter.Language(tree_sitter_toml.language())
-
-
-def _keys(node: tree_sitter.Node) -> FieldPath:
-    """Return the parts of a bare, quoted or dotted key."""
-    if node.type == "dotted_key":
-        return tuple(part for child in node.named_children for part in _keys(child))
-    text = (node.text or b"").decode()
-    if node.type == "quoted_key":
-        return (next(iter(tomllib.loads(f"{text} = 0"))),)
-    return (text,)
-
-
-def _collect(root: tree_sitter.Node, lines: dict[FieldPath, int]) -> None:
-    """Record the line of every table, field and array item of the syntax tree."""
-    counts: dict[FieldPath, int] = {}
-    current: dict[FieldPath, FieldPath] = {}  # array of tables -> path of its current element
-
-    def absolute(keys: FieldPath) -> FieldPath:
-        for end in range(len(keys), 0, -1):
-            if keys[:end] in current:
-                return current[keys[:end]] + keys[end:]
-        return keys
-
-    def mark(path: FieldPath, node: tree_sitter.Node) -> None:
-        for end in range(1, len(path) + 1):
-            lines.setdefault(path[:end], node.start_point[0] + 1)
-
-    def value(path: FieldPath, node: tree_sitter.Node) -> None:
-        if node.type == "inline_table":
-            for child in node.named_children:
-                if child.type == "pair":
-                    pair(path, child)
-        elif node.type == "array":
-            items = [child for child in node.named_children if child.type != "comment"]
-            for index, item in enumerate(items):
-                mark((*path, index), item)
-                value((*path, index), item)
-
-    def pair(prefix: FieldPath, node: tree_sitter.Node) -> None:
-        path = prefix + _keys(node.named_children[0])
-        mark(path, node)
-        value(path, node.named_children[-1])
-
-    for node in root.named_children:
-        if node.type == "pair":
-            pair((), node)
-        elif node.type in ("table", "table_array_element"):
-            keys = _keys(node.named_children[0])
-            if node.type == "table_array_element":
-                parent = absolute(keys[:-1]) + keys[-1:] if len(keys) > 1 else keys
-                index = counts.get(parent, 0)
-                counts[parent] = index + 1
-                prefix: FieldPath = (*parent, index)
-                current[keys] = prefix
-            else:
-                prefix = absolute(keys)
-            mark(prefix, node)
-            for child in node.named_children[1:]:
-                if child.type == "pair":
-                    pair(prefix, child)

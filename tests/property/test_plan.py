@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -184,9 +184,7 @@ def test_equal_seed_equal_plan_and_other_seed_same_trials(drawn: tuple[Study, Dr
     if plan is None:
         return
     assert make_plan(study, rules) == plan
-    reseeded = study.model_copy(
-        update={"plan_options": study.plan_options.model_copy(update={"seed": 2**33})}
-    )
+    reseeded = replace(study, plan_options=study.plan_options.model_copy(update={"seed": 2**33}))
     other = make_plan(reseeded, rules)
     assert sorted((trial.cell, trial.repeat) for trial in other.trials) == sorted(
         (t.cell, t.repeat) for t in plan.trials

@@ -19,6 +19,7 @@ ALL = [(shelf, name) for shelf in SHELVES for name in names(shelf)]
 def test_an_entry_loads_and_every_value_has_a_source_or_a_reason(shelf: str, name: str) -> None:
     found = entry(shelf, name)
     assert found.name == name
+    assert entry(shelf, str(found.file)).name == name  # as a file, which is checked
     assert unsourced(found) == []
     assert all(text.strip() for text in found.source.values())
 

@@ -17,7 +17,8 @@ from headrace.launchers import LauncherLostError
 from headrace.launchers.local import MachineAgent
 from headrace.launchers.node_storage import LocalNodeStorage
 from headrace.system.journal import Journal
-from headrace.system.storage_settings import NAMES, AppliedSetting, SettingValue
+from headrace.system.setting_names import NAMES
+from headrace.system.storage_settings import AppliedSetting, SettingValue
 from headrace.targets import Location, Setting, Target, TargetContext, TargetOptions, kinds
 from headrace.targets.local_drives import LocalDrives, on_nodes
 

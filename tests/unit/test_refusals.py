@@ -141,7 +141,7 @@ def written(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 def test_no_word_of_pydantic_reaches_the_user(model: type[BaseModel]) -> None:
     for table in written(model):
-        problems = Problems(Document(Path("s.toml"), table, {}))
+        problems = Problems(Document(Path("s.toml"), table))
         problems.validated((), table, model)
         places = [fault.field for fault in problems.found]
         assert len(set(places)) == len(places), f"{table}: one place, one problem: {problems.found}"
@@ -181,7 +181,7 @@ def test_no_word_of_pydantic_reaches_the_user(model: type[BaseModel]) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
 def test_the_words(model: type[BaseModel], table: dict[str, Any], said: str) -> None:
-    problems = Problems(Document(Path("s.toml"), table, {}))
+    problems = Problems(Document(Path("s.toml"), table))
     problems.validated((), table, model)
     (fault,) = problems.found
     assert str(fault).startswith(said)

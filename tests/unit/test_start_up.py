@@ -40,6 +40,14 @@ USED_BY_RUNS = {
     *("headrace.system.emulator", "headrace.system.machine_use", "headrace.targets.node_storage"),
 }
 
+MAIN = """
+from headrace.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+"""
+
 LISTED = """
 import sys
 from headrace.cli import main
@@ -64,9 +72,22 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     assert "headrace.cli.report" in modules
 
 
+def test_the_list_of_commands_is_that_of_the_whole_application(tmp_path: Path) -> None:
+    """It is made without the commands' options, and without parts of rich that typer imports."""
+    whole = "from headrace.cli import make_app; make_app()(['--help'], prog_name='headrace')"
+    listed = f"import sys; sys.argv = ['headrace', '--help']\n{MAIN}\nprint(*sys.modules)"
+    outputs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        for code in (whole, listed)
+    ]
+    shown, modules = outputs[1].stdout.rsplit("\n", 2)[:2]
+    assert f"{shown}\n" == outputs[0].stdout
+    assert not {"markdown_it", "pygments", "rich.markdown", "rich.traceback"} & {*modules.split()}
+
+
 def test_validate_imports_what_the_study_names(tmp_path: Path) -> None:
     modules = imported(tmp_path, "validate", "study.toml")
-    assert not modules & HEAVY
+    assert not modules & (HEAVY | {"headrace.catalog.tables", "headrace.offers", "tree_sitter"})
     assert not modules & {"headrace.cli.report", "headrace.analysis", "headrace.report"}
     assert not modules & USED_BY_RUNS
     used = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.analysis.metrics import valid_trials
 from headrace.analysis.read import Records
@@ -110,10 +110,11 @@ def with_node(study: Study, node: dict[str, int]) -> Study:
         return study
     site = study.site or Site.model_validate({})
     made = site.node.model_copy(update=node)
-    return study.model_copy(
-        update={"site": Site.model_validate({**site.model_dump(exclude_unset=True),
-                                             "node": made.model_dump(exclude_unset=True)})}
-    )  # fmt: skip
+    written = {
+        **site.model_dump(exclude_unset=True),
+        "node": made.model_dump(exclude_unset=True),
+    }
+    return replace(study, site=Site.model_validate(written))
 
 
 def node_facts(study: Study, records: Records) -> dict[str, int]:
@@ -194,7 +195,7 @@ def _as_catalogued(study: Study) -> Study:
     if study.site is None:
         return study
     site = study.site.model_copy(update={"calibration": None})
-    return study.model_copy(update={"site": site})
+    return replace(study, site=site)
 
 
 def _measured(records: Records) -> dict[str, ObservedCell]:

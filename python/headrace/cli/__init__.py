@@ -6,6 +6,7 @@ Modules with a leading underscore contain code shared by commands.
 
 from __future__ import annotations
 
+import copy
 import errno
 import gc
 import importlib
@@ -13,11 +14,13 @@ import inspect
 import pkgutil
 import select
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from headrace.cli._console import complain, err
+from headrace.cli._lean_help import import_help
 from headrace.cli._streams import secure_streams, silence_output
 from headrace.errors import ExitCode, HeadraceError
 from headrace.system.stopping import exit_code as _stopped
@@ -39,8 +42,11 @@ _EPILOG = (
 )
 
 
-def make_app(named: str | None = None) -> typer.Typer:
-    """Return the application with every command, or only the command `named` if there is one."""
+def make_app(named: str | None = None, *, listed: bool = False) -> typer.Typer:
+    """Return the application with every command, or only the command `named` if there is one.
+
+    `listed`: for the list of commands, which needs none of their options.
+    """
     app = typer.Typer(
         name="headrace",
         help=_HELP,
@@ -61,25 +67,40 @@ def make_app(named: str | None = None) -> typer.Typer:
     ):
         module: Any = importlib.import_module(f"headrace.cli.{name}")
         if hasattr(module, "app"):
-            app.add_typer(module.app, name=name)
+            app.add_typer(_without_commands(module.app) if listed else module.app, name=name)
         else:
-            app.command(name)(getattr(module, name))
+            command = getattr(module, name)
+            app.command(name, help=_unwrapped(command))(_no_options if listed else command)
     _unwrap_help(app)
     return app
 
 
-def _unwrap_help(app: typer.Typer) -> None:
-    """Make one line of each paragraph of the commands' docstrings.
+def _without_commands(group: typer.Typer) -> typer.Typer:
+    alone = copy.copy(group)
+    alone.registered_commands, alone.registered_groups = [], []
+    return alone
 
-    Typer keeps their line breaks; the terminal's width has to decide.
-    """
+
+def _no_options() -> None:
+    """Stand for a command that is listed: typer reads the options of each command otherwise."""
+
+
+def _unwrap_help(app: typer.Typer) -> None:
     for command in app.registered_commands:
         if command.help is None and command.callback is not None:
-            paragraphs = (inspect.getdoc(command.callback) or "").split("\n\n")
-            command.help = "\n\n".join(" ".join(each.split()) for each in paragraphs)
+            command.help = _unwrapped(command.callback)
     for group in app.registered_groups:
         if group.typer_instance is not None:
             _unwrap_help(group.typer_instance)
+
+
+def _unwrapped(command: Callable[..., object]) -> str:
+    """Return the docstring with one line for each paragraph.
+
+    Typer keeps their line breaks; the terminal's width has to decide.
+    """
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    return "\n\n".join(" ".join(each.split()) for each in paragraphs)
 
 
 def _print_version(wanted: bool) -> None:
@@ -116,7 +137,11 @@ def main() -> None:
     with interrupting():
         try:
             # A command's start needs no other command's modules and options.
-            make_app(sys.argv[1] if len(sys.argv) > 1 else None)(standalone_mode=True)
+            words = sys.argv[1:]
+            if not {"-h", "--help"}.isdisjoint(words):
+                import_help()
+            listed = words in (["-h"], ["--help"])
+            make_app(words[0] if words else None, listed=listed)(standalone_mode=True)
         except HeadraceError as error:
             complain(error)
             sys.exit(

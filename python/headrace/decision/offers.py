@@ -62,8 +62,7 @@ def _offers_of_studies(files: Sequence[Path]) -> Offers | None:
             continue  # the records say what was run without it
         table = document.values.get("offers")
         if table is not None:
-            lines = {path[1:]: line for path, line in document.lines.items() if path[0] == "offers"}
-            found[file] = offers_of(Document(file, table, lines))
+            found[file] = offers_of(Document(file, table, document.raw, ("offers",)))
     if len(set(map(repr, found.values()))) > 1:
         raise RefusedError(
             "these studies have different [offers]: " + ", ".join(map(str, found)),

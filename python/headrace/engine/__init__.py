@@ -14,12 +14,6 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from headrace import workloads as workload_package
 from headrace.datasets.own_files import OwnFile
 from headrace.errors import Problem, UsageError
-from headrace.records.trial_record import (
-    Identity,
-    StudyReference,
-    TargetReference,
-    WorkloadReference,
-)
 from headrace.registry import Plugins, parts
 
 if TYPE_CHECKING:
@@ -27,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.engine.simulate.simulator import Simulator
     from headrace.plan.trial import Plan, Trial
     from headrace.records.store import ResultStore
+    from headrace.records.trial_record import Identity
     from headrace.study.model import Study
     from headrace.study.resolve import Resolved
     from headrace.system.claims import Place
@@ -154,6 +149,13 @@ def workload_of(name: str, resolved: Resolved) -> Workload:
 
 def identity(study: Study, trial: Trial, resolved: Resolved) -> Identity:
     """Return the fields of a trial's record that every engine fills in the same way."""
+    from headrace.records.trial_record import (
+        Identity,
+        StudyReference,
+        TargetReference,
+        WorkloadReference,
+    )
+
     workload = workload_package.kinds()[resolved.workload_kind]
     return Identity(
         id=trial.id,

@@ -9,12 +9,14 @@ import tempfile
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from headrace.engine import Observer
-from headrace.engine.live import TrialLive
 from headrace.plan.expected import Expectation, Timings
 from headrace.plan.trial import Trial
+
+if TYPE_CHECKING:
+    from headrace.engine.live import TrialLive
 
 FILE = "timings.json"
 """File in the cache. Losing it only makes estimates less accurate."""

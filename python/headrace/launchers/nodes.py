@@ -7,14 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.system.storage_settings import one_per_kernel
-
 if TYPE_CHECKING:
     from headrace.launchers.agent import Agent
     from headrace.launchers.batch.options import BatchOptions
     from headrace.system.cluster import Cluster, NodeSettings
-
-    pass
 
 
 @dataclass(frozen=True)
@@ -56,6 +52,8 @@ class Nodes:
 
     def by_kernel(self) -> tuple[Agent, ...]:
         """Return one agent for each kernel: for what all nodes of a kernel share."""
+        from headrace.system.storage_settings import one_per_kernel
+
         return one_per_kernel(self.agents)
 
     def first(self, count: int) -> Nodes:

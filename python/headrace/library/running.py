@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import headrace.engine
 import headrace.study.load
 from headrace.engine import Engine, Observer, Run, default_cache
-from headrace.engine.live import TrialLive
 from headrace.engine.timing import TimedObserver
 from headrace.errors import (
     HeadraceError,
@@ -33,6 +32,7 @@ from headrace.study.model import Study
 from headrace.system.claims import Place, claimed
 
 if TYPE_CHECKING:
+    from headrace.engine.live import TrialLive
     from headrace.engine.simulate.simulator import Simulator
     from headrace.records.store import ResultStore
 

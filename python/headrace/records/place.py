@@ -8,7 +8,6 @@ import unicodedata
 from pathlib import Path
 
 from headrace.errors import HeadraceError, RefusedError, UsageError
-from headrace.system.mounts import mount_of
 
 _VIRTUAL = frozenset(
     [
@@ -83,6 +82,8 @@ def _bad_place(folder: Path) -> str | None:
 
 
 def _file_system(path: Path) -> str | None:
+    from headrace.system.mounts import mount_of
+
     with contextlib.suppress(HeadraceError):  # a mount that this process cannot see
         return mount_of(path.resolve()).filesystem
     return None

@@ -10,15 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace import launchers
 from headrace import targets as target_package
 from headrace import workloads as workload_package
 from headrace.document import Document, parse_document, read_document
 from headrace.errors import StudyError
-from headrace.offers import Offers
 from headrace.registry import nearest
 from headrace.site import Site
 from headrace.study.factors import FAULT, NO_FAULT, FactorsReader, factor_names, find_factor
@@ -26,6 +26,9 @@ from headrace.study.model import PlanOptions, ReportOptions, RunOptions, Study
 from headrace.study.packaged import packaged_studies
 from headrace.study.parts import PartsReader
 from headrace.validation import Problems
+
+if TYPE_CHECKING:
+    from headrace.offers import Offers
 
 __all__ = [
     "FAULT",
@@ -109,14 +112,7 @@ def study_of(document: Document, base: Path) -> Study:
             problems.unknown(("report", "price", name), name, list(study.targets))
     if problems.found:
         raise StudyError(sorted(problems.found, key=lambda problem: problem.line))
-    return study.model_copy(
-        update={
-            "factors": levels,
-            "exclude": exclude,
-            "only": only,
-            "hash": _hash(document.values),
-        }
-    )
+    return replace(study, factors=levels, exclude=exclude, only=only, hash=_hash(document.values))
 
 
 def _starts_python(part: type[launchers.Launcher]) -> bool:
@@ -197,13 +193,19 @@ def _parts_of(problems: Problems, reader: PartsReader, base: Path) -> Study:
         plan_options=plan or PlanOptions.model_validate({}),
         run_options=run or RunOptions.model_validate({}),
         report_options=report or ReportOptions.model_validate({}),
-        offers=reader.section("offers", Offers) if "offers" in document.values else None,
+        offers=_offers(reader) if "offers" in document.values else None,
         site=site,
         faults=reader.injected_faults(targets),
         meters=reader.meters(targets, site),
         probes=reader.probes(),
         hash="",
     )
+
+
+def _offers(reader: PartsReader) -> Offers | None:
+    from headrace.offers import Offers  # with the catalog's tables: few studies have prices
+
+    return reader.section("offers", Offers)
 
 
 def _check_version(problems: Problems) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     ValidationInfo,
     field_validator,
@@ -16,12 +15,11 @@ from pydantic import (
 from pydantic_core import PydanticKnownError
 
 from headrace import launchers
-from headrace.document import Document, FieldPath, dotted
+from headrace.document import dotted
 from headrace.errors import FileProblem
 from headrace.labels import Label
 from headrace.launchers.batch.options import BatchOptions
-from headrace.offers import Offers
-from headrace.site import Section, Site
+from headrace.site import Section
 from headrace.units import (
     MOST_HOSTS,
     MOST_JOBS,
@@ -29,6 +27,11 @@ from headrace.units import (
     Bytes,
     Seconds,
 )
+
+if TYPE_CHECKING:
+    from headrace.document import Document, FieldPath
+    from headrace.offers import Offers
+    from headrace.site import Site
 
 LEAST_JOB_MEMORY = 2 << 20
 """Smallest memory limit of a job, in bytes: the simulator's smallest page cache, twice."""
@@ -319,10 +322,9 @@ class ReportOptions(Section):
     )
 
 
-class NamedPlugin(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class NamedPlugin:
     """A named target or workload: its kind, its options as written, and the validated options."""
-
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
     name: str
     kind: str
@@ -330,10 +332,9 @@ class NamedPlugin(BaseModel):
     options: Any
 
 
-class Study(BaseModel):
-    """A validated study. Created by `headrace.load_study`."""
-
-    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """A validated study. Created by `headrace.load_study`, which validates each of its parts."""
 
     headrace: int
     title: str
@@ -343,7 +344,7 @@ class Study(BaseModel):
     factors: dict[str, list[Any]]
     """Every factor with its levels as written; `target` and `workload` come first."""
     exclude: list[dict[str, list[Any]]]
-    only: list[dict[str, list[Any]]] = Field(default_factory=list[dict[str, list[Any]]])
+    only: list[dict[str, list[Any]]] = field(default_factory=list[dict[str, list[Any]]])
     """Partial cells: where there are any, every other cell is left out."""
     plan_options: PlanOptions
     run_options: RunOptions
@@ -352,13 +353,13 @@ class Study(BaseModel):
     """`[offers]`: prices for `headrace decide`."""
     site: Site | None
     faults: list[Any]
-    meters: dict[str, NamedPlugin] = Field(default_factory=dict[str, NamedPlugin])
+    meters: dict[str, NamedPlugin] = field(default_factory=dict[str, NamedPlugin])
     """Power meters, read while jobs run in real time."""
-    probes: dict[str, NamedPlugin] = Field(default_factory=dict[str, NamedPlugin])
+    probes: dict[str, NamedPlugin] = field(default_factory=dict[str, NamedPlugin])
     """Monitoring services that are asked while jobs run in real time."""
     base: Path = Path()
     """Directory that relative paths refer to."""
-    document: Document | None = Field(None, repr=False, exclude=True)
+    document: Document | None = field(default=None, repr=False)
     """The study file as read, for the lines of its fields."""
     hash: str
     """Hash of everything that affects what a trial measures, independent of how the file is

@@ -16,12 +16,10 @@ from headrace.system import block_queue
 from headrace.system.block_queue import Queue
 from headrace.system.identity import boot_id
 from headrace.system.journal import Journal, JournalEntry
+from headrace.system.setting_names import NAMES
 from headrace.system.storage import Storage, storage_of
 
 SettingValue = str | int | None
-
-NAMES = ("queue_depth", "scheduler", "read_ahead")
-"""In the order of setting: setting the depth switches to the scheduler `none` for a moment."""
 
 
 @dataclass(frozen=True)

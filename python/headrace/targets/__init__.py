@@ -17,9 +17,6 @@ from pydantic import BaseModel, ConfigDict
 
 from headrace.errors import HeadraceError, Problem
 from headrace.registry import Plugins, parts
-from headrace.system.network_interface import Interface
-from headrace.system.servers import Server
-from headrace.system.storage_settings import KernelSettings, StorageSettings, one_per_kernel
 from headrace.targets.setting import Setting as Setting
 
 if TYPE_CHECKING:
@@ -30,6 +27,9 @@ if TYPE_CHECKING:
     from headrace.system.cluster import Cluster, NodeSettings
     from headrace.system.emulator import Report
     from headrace.system.journal import Journal
+    from headrace.system.network_interface import Interface
+    from headrace.system.servers import Server
+    from headrace.system.storage_settings import StorageSettings
     from headrace.targets.node_storage import NodeDisk, NodeStorage
 
 
@@ -99,7 +99,7 @@ class Location:
     """The disks of nodes that are other machines."""
     interfaces: tuple[Interface, ...] = ()
     """Network interfaces that carry its data."""
-    servers: Mapping[str, Server] = field(default_factory=dict[str, Server])
+    servers: Mapping[str, Server] = field(default_factory=dict[str, "Server"])
     """Servers that were started for it, by name. Server faults affect these."""
     cluster: Cluster | None = None
     """Nodes and links that were built for it, if any. Link faults affect these."""
@@ -165,6 +165,8 @@ class TargetContext:
 
     def storage_settings(self) -> tuple[StorageSettings, ...]:
         """Return what sets the storage of the nodes that run jobs, one for each kernel."""
+        from headrace.system.storage_settings import KernelSettings, one_per_kernel
+
         return one_per_kernel(self.agents) or (KernelSettings(self.journal),)
 
     def on_node(self, number: int) -> TargetContext:

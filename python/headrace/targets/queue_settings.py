@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import HeadraceError
-from headrace.system import storage_settings
+from headrace.system import setting_names
 from headrace.system.storage_settings import (
     AppliedSetting,
     SettingValue,
@@ -18,7 +18,7 @@ from headrace.system.storage_settings import (
 )
 from headrace.targets import Setting, TargetContext
 
-NAMES = frozenset(storage_settings.NAMES)
+NAMES = frozenset(setting_names.NAMES)
 
 
 class QueueSettings:
@@ -37,7 +37,7 @@ class QueueSettings:
         found = {kernel.name: kernel.read_settings(self._directory) for kernel in self._reached()}
         return {
             name: common({where: values[name] for where, values in found.items()})
-            for name in storage_settings.NAMES
+            for name in setting_names.NAMES
         }
 
     def _reached(self) -> list[StorageSettings]:
@@ -49,7 +49,7 @@ class QueueSettings:
 
     def apply(self, options: Any) -> list[Setting]:
         """Apply the settings that the options give (None: leave unchanged), read each one back."""
-        asked = {name: getattr(options, name) for name in storage_settings.NAMES}
+        asked = {name: getattr(options, name) for name in setting_names.NAMES}
         wanted = {name: value for name, value in asked.items() if value is not None}
         if not wanted:
             return []

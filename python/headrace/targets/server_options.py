@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from headrace.system.storage_settings import NAMES
+from headrace.system.setting_names import NAMES
 from headrace.targets import TargetOptions
 from headrace.units import Bytes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.analysis.read import Records, trials_frame
 from headrace.engine.simulate.simulator import Cores, ScenarioRefusal, Simulator
@@ -30,7 +30,7 @@ def full_matrix(study: Study) -> Study:
     planned = study.plan_options
     repeats = planned.repeats.model_copy(update={"max": None, "interval": None})
     options = planned.model_copy(update={"design": "full", "repeats": repeats, "budget": None})
-    return study.model_copy(update={"plan_options": options})
+    return replace(study, plan_options=options)
 
 
 def simulated_matrix(

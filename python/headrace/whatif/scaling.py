@@ -111,7 +111,7 @@ class _Simulation:
         if nodes is not None:
             levels.pop("nodes", None)
             options = study.run_options.model_copy(update={"nodes": nodes})
-            study = study.model_copy(update={"run_options": options})
+            study = replace(study, run_options=options)
         trial = Trial(
             int(row["index"]), row["target"], row["workload"], levels, int(row["repeat"]),
             int(row["seed"]), int(row["whole_plot"]),

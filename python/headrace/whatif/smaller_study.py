@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.errors import StudyError, UsageError
@@ -35,8 +36,8 @@ def smaller_study(study: Study, text: str, out: Path, kept: Collection[str], com
         {name: [x for x in levels if x in factors[name]] for name, levels in partial.items()}
         for partial in study.exclude
     ]
-    product = full.model_copy(
-        update={"factors": factors, "exclude": [e for e in exclude if all(e.values())], "only": []}
+    product = replace(
+        full, factors=factors, exclude=[e for e in exclude if all(e.values())], only=[]
     )
     only = covering(wanted, list(_cells(make_plan(product).trials).values()), factors)
     lines = [piece for line in comment.splitlines() for piece in textwrap.wrap(line, 96)]

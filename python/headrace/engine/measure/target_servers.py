@@ -38,7 +38,8 @@ from headrace.system.cluster import NodeSettings
 from headrace.system.journal import Journal
 from headrace.system.machine_facts import MachineFacts
 from headrace.system.network_interface import Interface
-from headrace.system.storage_settings import NAMES, one_per_kernel
+from headrace.system.setting_names import NAMES
+from headrace.system.storage_settings import one_per_kernel
 from headrace.targets import Setting, TargetContext
 from headrace.targets.queue_settings import QueueSettings
 from headrace.targets.server_options import PREFIX, SERVER_SETTINGS, ServerOptions
