@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.library import resume as resume
     from headrace.library import run as run
     from headrace.library import simulate as simulate
+    from headrace.library import sweep as sweep
     from headrace.notebook import WhatIf as WhatIf
     from headrace.notebook import what_if as what_if
 
@@ -44,6 +45,7 @@ __all__ = [
     "resume",
     "run",
     "simulate",
+    "sweep",
     "what_if",
 ]
 

@@ -37,16 +37,18 @@ class Plugins(Mapping[str, type[Plugin]], Generic[Plugin]):
             found.name for found in pkgutil.iter_modules(importlib.import_module(package).__path__)
         ]
         self._added = tuple(_added(tuple(sys.path))(group=package))
+        self._alone: dict[str, type[Plugin]] = {}
 
     def __getitem__(self, kind: str) -> type[Plugin]:
         """Return the class of a kind. Raises KeyError, and RuntimeError as `_all` does."""
-        if "_all" not in vars(self) and not self._added:
+        if "_all" in vars(self) or self._added:
+            return self._all[kind]
+        if kind not in self._alone:
             module = kind.replace("-", "_")
-            if module in self._modules:
-                for item in self._classes(module):
-                    if _kind(item) == kind:
-                        return item
-        return self._all[kind]
+            classes = self._classes(module) if module in self._modules else []
+            named = [item for item in classes if _kind(item) == kind]
+            self._alone[kind] = named[0] if named else self._all[kind]
+        return self._alone[kind]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all)

@@ -147,19 +147,30 @@ class _Planned:
         return (self.index, first) if self.by_column else (first, self.index)
 
 
+def _sample_spec(spec: DatasetSpec) -> DatasetSpec:
+    from headrace.datasets.file_of_events import file_range
+    from headrace.datasets.writing.events_file import cluster_events
+
+    clusters = 1 if spec.shape == "aod" else 2
+    start, stop = file_range(spec, 0)
+    events = min(stop - start, clusters * cluster_events(spec))
+    return spec.model_copy(update={"events": events, "files": 1, "order": "ordered"})
+
+
 @contextmanager
 def sample_file(spec: DatasetSpec) -> Generator[Path]:
     """Yield a small in-memory file: the first clusters of a data set's first file.
 
     It has every structure that a large file has.
     """
-    from headrace.datasets.file_of_events import file_range, write_file
-    from headrace.datasets.writing.events_file import cluster_events
+    with _written(_sample_spec(spec)) as path:
+        yield path
 
-    clusters = 1 if spec.shape == "aod" else 2
-    start, stop = file_range(spec, 0)
-    events = min(stop - start, clusters * cluster_events(spec))
-    few = spec.model_copy(update={"events": events, "files": 1, "order": "ordered"})
+
+@contextmanager
+def _written(few: DatasetSpec) -> Generator[Path]:
+    from headrace.datasets.file_of_events import write_file
+
     memory = Path("/dev/shm")
     place = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="headrace-sample-", dir=place) as directory:
@@ -185,6 +196,13 @@ def layout_of_dataset(spec: DatasetSpec) -> FileLayout:
 
 
 @cache
+def _sample_layout(few_json: str) -> FileLayout:
+    """Return the layout of a sample file: data sets that differ in their length share it."""
+    with _written(DatasetSpec.model_validate_json(few_json)) as path:
+        return layout_of_file(path)
+
+
+@cache
 def _layout_of(spec_json: str) -> FileLayout:
     from headrace.datasets.collisions import stream
     from headrace.datasets.file_of_events import file_range
@@ -192,8 +210,7 @@ def _layout_of(spec_json: str) -> FileLayout:
     from headrace.datasets.writing.placement import Placement
 
     spec = DatasetSpec.model_validate_json(spec_json)
-    with sample_file(spec) as path:
-        sample = layout_of_file(path)
+    sample = _sample_layout(_sample_spec(spec).model_dump_json())
     start, stop = file_range(spec, 0)
     events, size = stop - start, cluster_events(spec)
     by_cluster = _clusters(sample.pieces, size, by_column=spec.format == "rntuple")

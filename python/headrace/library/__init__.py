@@ -7,7 +7,7 @@ findings, files = headrace.report(results)
 headrace.records(results)                  # a DuckDB relation, one row per job
 """
 
-from headrace.library.choosing import calibrate, decide, screen
+from headrace.library.choosing import calibrate, decide, screen, sweep
 from headrace.library.results import compare, gate, model_errors, records, report, report_text
 from headrace.library.running import (
     LoadedStudy,
@@ -43,5 +43,6 @@ __all__ = [
     "run",
     "screen",
     "simulate",
+    "sweep",
     "version",
 ]

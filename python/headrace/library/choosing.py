@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.calibration.running import LearntSite
     from headrace.decision.answer import DecisionAnswer
     from headrace.whatif.screening import ScreenedStudy
+    from headrace.whatif.sweep import SweptStudy
 
 
 def decide(
@@ -130,6 +131,20 @@ def screen(
     made = screened(loaded.study, loaded.text, matrix, file, inputs, timings)
     write_whole(file, lambda part: part.write_text(made.text, "utf-8"))
     return made
+
+
+def sweep(studies: Iterable[str], *, base: str | Path = ".", on: str = "") -> Iterator[SweptStudy]:
+    """Simulate many studies, given as texts, and yield the metrics of each as soon as it is done.
+
+    The fewest repeats of each cell are simulated, and nothing is written. `base`: what relative
+    paths in the texts refer to. `on`: what simulates, as for `LoadedStudy.run`. A study that is not
+    valid or has no model has a `problem` and no trials.
+    """
+    from headrace.engine.simulate.where import simulator_on
+    from headrace.whatif.sweep import sweep as swept
+
+    with simulator_on(on) as simulator:
+        yield from swept(studies, Path(base).resolve(), simulator)
 
 
 def calibrate(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -56,12 +57,21 @@ JOB_COLUMNS = pa.schema(
 """Columns of jobs.parquet (docs/records.md)."""
 
 
+WORTH_COMPRESSING = 64
+"""Rows of a table."""
+
+
 def write_jobs(rows: Sequence[Mapping[str, object]], path: Path) -> None:
     """Write one row per job. Columns missing from a row are null."""
-    table = pa.Table.from_pylist(rows, schema=JOB_COLUMNS)
-    pq.write_table(table, path, compression="zstd")
+    _write(pa.Table.from_pylist(rows, schema=JOB_COLUMNS), path)
 
 
 def write_series(rows: Sequence[Mapping[str, object]], path: Path) -> None:
     """Write the rows of a probe; the first ones decide the columns."""
-    pq.write_table(pa.Table.from_pylist(rows), path, compression="zstd")
+    _write(pa.Table.from_pylist(rows), path)
+
+
+def _write(table: Any, path: Path) -> None:
+    # Compressed, few rows take more room, and the compressor of each column half of the time.
+    compression = "zstd" if table.num_rows >= WORTH_COMPRESSING else "none"
+    pq.write_table(table, path, compression=compression)

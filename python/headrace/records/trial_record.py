@@ -320,7 +320,12 @@ def encode(record: TrialRecord) -> bytes:
     options without a JSON form are written as text.
     """
     values = msgspec.to_builtins(record, enc_hook=str)
-    return json.dumps(values, indent=1, sort_keys=True, default=str).encode()
+    # Python's encoder is written in C only without indentation.
+    text = json.dumps(values, sort_keys=True, default=str)
+    try:
+        return msgspec.json.format(text, indent=1).encode()
+    except msgspec.DecodeError:  # numbers that are not JSON (NaN)
+        return json.dumps(values, indent=1, sort_keys=True, default=str).encode()
 
 
 def decode(text: bytes) -> TrialRecord:

@@ -49,6 +49,7 @@ def _text(path: str) -> str | None:
     return None
 
 
+@cache
 def virtualization() -> str:
     """Return the detected hypervisor or container, or `none`."""
     program = find_program("systemd-detect-virt")
