@@ -134,6 +134,7 @@ def _estimates(
     whole = [tuple(ids[row] for row in rows) for rows in groups]
     found: list[dict[str, Estimate]] = [{} for _ in groups]
     uncertainties: list[Mapping[str, float]] = list(trials["metric_uncertainties"])
+    uncertain = set[str]().union(*uncertainties)
     for name in metrics.columns:
         values: np.ndarray = metrics[name].to_numpy()
         grouped = metrics[name].groupby(number)
@@ -171,7 +172,8 @@ def _estimates(
                     max(value, min(most, value + float(half[index]))),
                 )
                 method = "mean, t interval"
-            if (common := _common_uncertainty(uncertainties, name, rows)) > 0:
+            common = _common_uncertainty(uncertainties, name, rows) if name in uncertain else 0.0
+            if common > 0:
                 bounds = _widened(value, bounds, common, options.confidence)
                 method += ", with the meters' uncertainty"
             found[index][name] = Estimate(value, *bounds, n, method, used, provenance)

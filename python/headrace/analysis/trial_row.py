@@ -42,4 +42,8 @@ class TrialRow(TypedDict):
 
 def trial_rows(trials: Any) -> list[TrialRow]:
     """Return the trials of a frame one by one; none if it is empty."""
-    return cast("list[TrialRow]", trials.to_dict("records"))
+    # By column: a frame has four times as many, and pandas looks at each value.
+    names = [name for name in TrialRow.__annotations__ if name in trials]
+    columns = [trials[name].tolist() for name in names]
+    rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+    return cast("list[TrialRow]", rows)

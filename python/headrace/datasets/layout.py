@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -202,7 +202,7 @@ def _sample_layout(few_json: str) -> FileLayout:
         return layout_of_file(path)
 
 
-@cache
+@lru_cache(maxsize=64)  # a sweep has thousands, of a megabyte each
 def _layout_of(spec_json: str) -> FileLayout:
     from headrace.datasets.collisions import stream
     from headrace.datasets.file_of_events import file_range

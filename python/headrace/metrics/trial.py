@@ -27,6 +27,12 @@ class RecordedTrial:
     def __init__(self, record: TrialRecord) -> None:
         self.record = record
         self._sums: Mapping[str, float] = record.sums or {}
+        # Almost every metric needs these.
+        self._sustained = record.run.get("load") == "sustained" and self.sum("window_s") > 0
+        self.time_s = self.sum("window_s") if self._sustained else record.last_done_s
+        """The time that rates are divided by."""
+        self.jobs = self.sum("jobs") * record.workload.part_of_job
+        """Number of whole jobs that ran; parts of jobs are added up."""
 
     def sum(self, name: str) -> float:
         """Return a sum over the jobs (`records/sums.py`), NaN if unknown."""
@@ -40,24 +46,10 @@ class RecordedTrial:
         """Return the rate per second; None when the sum is not positive."""
         return ratio(self.done(name), self.time_s) if self.sum(name) > 0 else None
 
-    @cached_property
-    def _sustained(self) -> bool:
-        return self.record.run.get("load") == "sustained" and self.sum("window_s") > 0
-
-    @cached_property
-    def time_s(self) -> float | None:
-        """The time that rates are divided by."""
-        return self.sum("window_s") if self._sustained else self.record.last_done_s
-
     @property
     def last_done_s(self) -> float | None:
         """Time from the release until the last job is done."""
         return self.record.last_done_s
-
-    @property
-    def jobs(self) -> float:
-        """Number of whole jobs that ran; parts of jobs are added up."""
-        return self.sum("jobs") * self.record.workload.part_of_job
 
     @property
     def nodes(self) -> int:
