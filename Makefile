@@ -89,10 +89,11 @@ format:
 	ruff format python tests benchmarks
 	ruff check --fix python tests benchmarks
 
-# Sets up the peers that are measured beside, too.
+# Sets up the peers that are measured beside, too, and ends with the table of all figures, which
+# docs/performance.md keeps. ONLY="sweep report_scale" runs some.
 bench: setup-all
 	scripts/setup-bench
-	for each in benchmarks/*.py; do echo "== $$each"; python $$each || exit 1; done
+	python benchmarks $(ONLY) $(if $(ONLY),,--write)
 
 # Models beside measurements: docs/accuracy.md. ONLY="disks depth" runs some; DATA=FOLDER has the
 # measurements that are too large for the repository.

@@ -17,13 +17,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+from figures import SMALL, note
+
 from headrace import _core
 from headrace.engine.simulate.scenario import scenario_of
 from headrace.plan.order import make_plan
 from headrace.study import load_study
 from headrace.study.resolve import resolve
 
-NODES = (10, 100, 1000)
+NODES = (2, 4) if SMALL else (10, 100, 1000)
 REQUEST_BYTES = 256 << 10
 STUDY = """
 headrace = 1
@@ -72,8 +74,9 @@ def simulated(nodes: int, seconds: float) -> tuple[float, int]:
 
 
 def main() -> None:
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 120.0
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0 if SMALL else 120.0
     costs: dict[int, float] = {}
+    hour_s = 0.0
     for nodes in NODES:
         (short, few), (long, many) = simulated(nodes, seconds / 2), simulated(nodes, seconds)
         costs[nodes] = (long - short) / (many - few)
@@ -84,6 +87,8 @@ def main() -> None:
             f"an hour: {hour_s:5.0f} s; "
             f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB so far"
         )
+    note("cluster hour", hour_s)
+    note("cluster ratio", costs[NODES[-1]] / costs[NODES[0]])
     print(
         f"{NODES[-1]} nodes over {NODES[0]}: {costs[NODES[-1]] / costs[NODES[0]]:.2f} times (bar: "
         f"2)"

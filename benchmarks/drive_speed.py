@@ -14,6 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from figures import note
+
 ROOT = Path(__file__).parents[1]
 REQUESTS = 200_000
 
@@ -79,7 +81,9 @@ def main() -> None:
             + ("not installed" if rate is None else f"{rate / 1e6:6.3f} M requests per CPU second")
         )
     fastest = max((rate for rate in peers.values() if rate is not None), default=None)
+    measured = {name: rate for name, rate in peers.items() if rate is not None}
     for name, rate in models().items():
+        note(name, rate, measured)
         ratio = (
             ""
             if fastest is None

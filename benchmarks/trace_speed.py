@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from figures import note
 
 ROOT = Path(__file__).parents[1]
 REAL = sorted((ROOT / "tests" / "golden" / "traces").glob("random.blktrace.*"))
@@ -96,12 +97,14 @@ def main() -> None:
         tiles = min(cpu_s([str(own), "--tiles", *map(str, files)], place)[0] for _ in range(3))
         print(f"headrace, pictures    {events / tiles / 1e6:7.2f} M events per CPU second")
         if shutil.which("blkparse") is None or shutil.which("btt") is None:
+            note("trace", events / ours)
             print("blkparse and btt are not installed (apt-get install blktrace)")
             sys.exit(3)
         merged = place / "merged"
         parse_s, _ = cpu_s(["blkparse", "-q", "-O", "-i", str(place / "long")], place)
         cpu_s(["blkparse", "-q", "-O", "-i", str(place / "long"), "-d", str(merged)], place)
         btt_s, _ = cpu_s(["btt", "-i", str(merged), "-o", str(place / "btt")], place)
+        note("trace", events / ours, {"blkparse": events / parse_s, "btt": events / btt_s})
         for name, spent_s in (("blkparse", parse_s), ("btt", btt_s)):
             print(
                 f"{name:20}  {events / spent_s / 1e6:7.2f} M events per CPU second; ours "
