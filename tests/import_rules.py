@@ -79,6 +79,8 @@ ALLOWED: dict[str, set[str]] = {
     "reproduce": BASE | PLUGINS | {"study", "plan", "records", "engine", "analysis", "report"},
     # Why a program is slow: it is run, watched, recorded, and simulated on other storage.
     "verdict": BASE | PLUGINS | CAPTURED | {"engine", "report", "watching"},
+    # A job profile in outline, from what a watch sees.
+    "outline": BASE | CAPTURED | {"watching"},
     "library": BASE
     | PLUGINS
     | CAPTURED
@@ -109,6 +111,7 @@ ALLOWED: dict[str, set[str]] = {
         "reproduce",
         "serving",
         "monitoring",
+        "outline",
         "verdict",
         "watching",
     },

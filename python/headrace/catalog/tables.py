@@ -193,6 +193,30 @@ class RecordingOrigin(BaseModel):
     """What a reader must know: what was not recorded, and why."""
 
 
+class OutlineFigure(BaseModel):
+    """A figure of an outline and its bounds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    value: float = Field(ge=0)
+    low: float = Field(ge=0)
+    high: float = Field(ge=0)
+    source: str = ""
+
+
+class ProfileOutline(BaseModel):
+    """Origin of a profile that was made from outside, by a watch."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    by: str
+    job: str = ""
+    began_utc: str = ""
+    duration_s: float = Field(ge=0, le=MOST_RECORDED_S)
+    machine: str = ""
+    figures: dict[str, OutlineFigure] = Field(default_factory=dict[str, OutlineFigure])
+    unknown: list[str] = Field(default_factory=list[str])
+    """What could not be seen."""
+
+
 PROFILE_VERSION = 2
 """Version of recorded profiles: their steps file (docs/profiles.md). 2: operations that set sizes
 or allocate space (ops 13 to 15)."""
@@ -214,6 +238,7 @@ class CatalogProfile(CatalogTable):
     packets: dict[str, Any] | None = None
     run: dict[str, Any] = Field(default_factory=dict[str, Any])
     recorded: RecordingOrigin | None = None
+    outline: ProfileOutline | None = None
 
     @property
     def job_steps(self) -> list[Step]:

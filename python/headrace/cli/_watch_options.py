@@ -55,3 +55,11 @@ Textfile = Annotated[
         help="keep a file for the textfile collector of node_exporter up to date",
     ),
 ]
+Profile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.toml",
+        help="write a job profile in outline of the one job that is watched, for simulate and "
+        "workload replay",
+    ),
+]

@@ -13,9 +13,11 @@ from rich.markup import escape
 
 from headrace.cli._console import err, out
 from headrace.cli._finish import finish
+from headrace.errors import UsageError
 from headrace.units import format_amount
 
 if TYPE_CHECKING:
+    from headrace.catalog.tables import ProfileOutline
     from headrace.profiles.steps import Recording
     from headrace.profiles.summary import FileUse, Summary
     from headrace.report.text_table import TextTable
@@ -54,6 +56,25 @@ def _files_table(files: Sequence[FileUse]) -> TextTable:
     return table
 
 
+def _show_outline(outline: ProfileOutline, *, as_json: bool) -> None:
+    from headrace.profiles.outlined import amount, label, span
+    from headrace.report.text_table import TextTable
+
+    if as_json:
+        typer.echo(json.dumps(outline.model_dump(), indent=1))
+        return
+    title = f"{outline.job}: seen from outside for {outline.duration_s:.1f} s"
+    table = TextTable("figure", title=escape(title))
+    for heading in ("value", "between", "source"):
+        table.add_column(heading, fold=heading == "source")
+    for name, figure in outline.figures.items():
+        bounds = span(name, figure.low, figure.high)
+        table.add_row(label(name), amount(name, figure.value), bounds, escape(figure.source))
+    out.print(table)
+    for sentence in outline.unknown:
+        err.print(f"unknown: {sentence}", markup=False)
+
+
 @app.command("show")
 def show(
     profile: ProfileArgument,
@@ -69,11 +90,19 @@ def show(
     files; where its time went, what limits it, and what would change it.
     """
     from headrace.profiles.picture import draw as draw_picture
-    from headrace.profiles.steps import load, profile_path
+    from headrace.profiles.steps import load, profile_path, profile_table
     from headrace.profiles.summary import summarise
     from headrace.verdict.recorded import verdict_of_profile
 
     profile = profile_path(profile, "PROFILE")
+    if (outline := profile_table(str(profile))[0].outline) is not None:
+        if picture is not None or draw:
+            raise UsageError(
+                f"{profile} is a profile in outline: it has no calls to draw",
+                hint="headrace record -- COMMAND… records them",
+            )
+        _show_outline(outline, as_json=as_json)
+        return
     recording = load(str(profile))
     if picture is None and draw:
         picture = profile.with_suffix(".png")
@@ -196,7 +225,7 @@ def simulate_profile(
     from headrace.cli._progress import Display
     from headrace.library import default_results, load_study
     from headrace.profiles.places import study_to_run
-    from headrace.profiles.steps import load, profile_path
+    from headrace.profiles.steps import load, profile_path, profile_table
     from headrace.profiles.study_text import study_text
     from headrace.study.load import load_study_text
     from headrace.system.stopping import stopping_on_signals
@@ -210,7 +239,8 @@ def simulate_profile(
         (link or "10 GbE") if shared else None,
     )
     # Check before writing the study: one that cannot run must not be left behind.
-    load(str(profile))
+    if profile_table(str(profile))[0].outline is None:
+        load(str(profile))
     load_study_text(text, file=Path("command line"), base=profile.absolute().parent)
     asked = bool(drives or nodes or slots or shared or link)
     study, done = study_to_run(profile, text, asked=asked)

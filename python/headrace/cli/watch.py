@@ -18,6 +18,7 @@ from headrace.cli._watch_options import (
     Metrics,
     Once,
     Pid,
+    Profile,
     Record,
     Slurm,
     Textfile,
@@ -48,6 +49,7 @@ def watch(
     window: Window = "1 min",
     openmetrics: Metrics = None,
     textfile: Textfile = None,
+    profile: Profile = None,
 ) -> None:
     """Show what running jobs wait for: CPU, block devices, network storage, memory.
 
@@ -65,6 +67,8 @@ def watch(
     outlets: list[Outlet] = [show]
     with ExitStack() as stack:
         stack.enter_context(stopping_on_signals(stop))
+        if profile is not None:
+            outlets.append(stack.enter_context(_profiled(profile, finder)))
         watcher = stack.enter_context(Watcher(finder))
         if record is not None:
             outlets.append(stack.enter_context(_recorder(record, window_s)))
@@ -77,6 +81,27 @@ def watch(
                 outlet.add(sample)
             if once or (not watcher.living and finder.ends):
                 break
+
+
+@contextmanager
+def _profiled(path: Path, finder: Finder) -> Generator[Outlet]:
+    """Write the outline of the one job at the end, and say what is unknown in it."""
+    from headrace.outline import JobOutline
+    from headrace.profiles.places import profile_to_write
+
+    path = profile_to_write(path, "job", "--profile")
+    jobs = finder.find()
+    if len(jobs) != 1:
+        raise UsageError(
+            f"--profile: {len(jobs)} jobs are watched; a profile is of one",
+            hint="for example headrace watch --pid 4711 --profile job.toml",
+        )
+    making = JobOutline(jobs[0], path)
+    with making:
+        yield making
+    for sentence in making.outline.unknown if making.outline is not None else ():
+        err.print(f"unknown: {sentence}", style="dim", markup=False)
+    err.print(f"profile: {path}", markup=False)
 
 
 class Outlet(Protocol):

@@ -35,7 +35,8 @@ def profile_to_write(out: Path | None, name: str, option: str = "--out") -> Path
 
 def _is_recorded(path: Path) -> bool:
     try:
-        return "steps_file" in tomllib.loads(path.read_text())
+        table = tomllib.loads(path.read_text())
+        return "steps_file" in table or "outline" in table
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
         return False
 

@@ -107,6 +107,10 @@ class JobSample:
     """What its own control groups counted since the look before; None without such groups."""
     group_total: GroupUse | None = None
     """The same since it was first seen."""
+    pids: tuple[int, ...] = ()
+    """Its processes."""
+    io_readable: bool = True
+    """Whether the bytes of all of them could be read."""
 
 
 class JobMeter:
@@ -221,6 +225,8 @@ class JobMeter:
             lacks=self._lacks(),
             group_last=group,
             group_total=self._group_total,
+            pids=tuple(now),
+            io_readable=all(reading.io_readable for reading in now.values()),
         )
 
     def _read(self) -> dict[int, ProcessReading]:

@@ -30,6 +30,7 @@ class Moved(msgspec.Struct, frozen=True):
     storage_written: int = 0
     """That it made storage write, possibly later."""
     read_calls: int = 0
+    write_calls: int = 0
 
     @property
     def served(self) -> int:
@@ -44,6 +45,7 @@ class Moved(msgspec.Struct, frozen=True):
             self.storage_read + other.storage_read,
             self.storage_written + other.storage_written,
             self.read_calls + other.read_calls,
+            self.write_calls + other.write_calls,
         )
 
     def __sub__(self, other: Moved) -> Moved:
@@ -54,6 +56,7 @@ class Moved(msgspec.Struct, frozen=True):
             max(0, self.storage_read - other.storage_read),
             max(0, self.storage_written - other.storage_written),
             max(0, self.read_calls - other.read_calls),
+            max(0, self.write_calls - other.write_calls),
         )
 
     def __ge__(self, other: Moved) -> bool:
@@ -146,7 +149,10 @@ class ProcessCounters:
         try:
             # rchar: N, wchar: N, syscr: N, syscw: N, read_bytes: N, write_bytes: N, …
             words = self._io.read().split()
-            return Moved(int(words[1]), int(words[3]), int(words[9]), int(words[11]), int(words[5]))
+            read, written, read_calls, write_calls, from_storage, to_storage = map(
+                int, words[1:12:2]
+            )
+            return Moved(read, written, from_storage, to_storage, read_calls, write_calls)
         except (PermissionError, IndexError, ValueError):
             return None
 

@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from headrace.catalog.tables import CatalogProfile, ProfileFiles
 from headrace.errors import HeadraceError, Problem
+from headrace.profiles.outlined import outline_note
 from headrace.profiles.primitives import Primitive, changed_by, primitives
 from headrace.profiles.replaying import Replayer
 from headrace.profiles.scenario import scenario_steps
@@ -273,8 +274,11 @@ class Replay(Workload):
 
     @override
     def not_modelled(self) -> str | None:
-        """Return a note on truncate and allocate steps, which the simulator does not have."""
+        """Return a note on what a profile in outline does not know, or on truncate and allocate
+        steps, which the simulator does not have."""
         table = self._table()
+        if table.outline is not None:
+            return f"profile {table.name}: {outline_note(table.outline)}"
         if table.steps_file is None:
             return None
         told = sizes_given(load(self.options.profile), software=self.options.software)

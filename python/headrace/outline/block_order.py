@@ -1,0 +1,150 @@
+"""The order of a job's reads, from the block requests of its threads (root)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from headrace.errors import HeadraceError
+from headrace.system.devices import devices_of
+from headrace.system.journal import Journal
+from headrace.system.mounts import read_mounts
+from headrace.traces import Capture, open_trace, traced_device
+from headrace.traces.rows import READ, read_rows
+
+LARGEST_READ_BYTES = 1 << 20
+"""A read of more counts as several in order: a drive does not tell them apart."""
+_SECTOR_BYTES = 512
+_STREAMS = 256
+"""So many places are remembered at which a read may go on."""
+
+
+@dataclass(frozen=True)
+class BlockReads:
+    """Block reads of a job."""
+
+    requests: int = 0
+    bytes: int = 0
+    runs: int = 0
+    """Stretches of neighbouring blocks: each needs a read call at least."""
+    first_bytes: int = 0
+    """Bytes of the first request of each run, each at most `LARGEST_READ_BYTES`."""
+    lost: int = 0
+    """Events that the kernel dropped."""
+
+
+class BlockOrder:
+    """Records block requests while a job is watched. `problem` says why it cannot."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._stack = contextlib.ExitStack()
+        self._capture: Capture | None = None
+        self._folder = Path()
+        self.problem = ""
+
+    def start(self, devices: Iterable[str]) -> None:
+        """Begin to record the devices of the job's mounts, and these."""
+        if os.geteuid() != 0:
+            self.problem = "block events need root"
+            return
+        names = {*devices, *_mounted(self._pid)}
+        try:
+            traced = {each.name: each for each in map(traced_device, sorted(names))}
+            if not traced:
+                self.problem = "no block device is mounted for the job"
+                return
+            journal = self._stack.enter_context(Journal.open("headrace watch --profile"))
+            folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-"))
+            self._folder = Path(folder) / "trace"
+            capture = Capture(journal, [*traced.values()], self._folder)
+            self._stack.callback(capture.abandon)
+            capture.start()
+            self._capture = capture
+        except HeadraceError as error:
+            self.problem = f"block events cannot be recorded: {error.message}"
+
+    def finish(self, threads: Collection[int], began_ns: int, ended_ns: int) -> BlockReads | None:
+        """Return the reads of these threads in this time; None when nothing was recorded."""
+        if self._capture is None:
+            return None
+        try:
+            captured = self._capture.finish()
+            self._capture = None
+            timed = captured.by == "tracefs"  # its clock is the monotonic one
+            counter = _Runs(lost=captured.lost)
+            for device in captured.devices:
+                for rows in read_rows(open_trace(self._folder, device)):
+                    chosen = (rows.op == READ) & np.isin(rows.pid, [*threads])
+                    if timed:
+                        chosen &= (rows.time_ns >= began_ns) & (rows.time_ns <= ended_ns)
+                    pairs = zip(
+                        rows.sector[chosen].tolist(), rows.sectors[chosen].tolist(), strict=True
+                    )
+                    for sector, sectors in pairs:
+                        counter.add(sector, sectors)
+                counter.forget()
+            return counter.reads
+        except HeadraceError as error:
+            self.problem = f"block events cannot be read: {error.message}"
+            return None
+
+    def close(self) -> None:
+        """Stop recording and remove what was recorded. Safe to call twice."""
+        self._capture = None
+        self._stack.close()
+
+
+class _Runs:
+    """Counts runs: a request that neither follows nor precedes a recent one begins a new run."""
+
+    def __init__(self, lost: int) -> None:
+        self._lost = lost
+        self._edges: dict[int, None] = {}
+        self._requests = self._bytes = self._runs = self._first = 0
+
+    def add(self, sector: int, sectors: int) -> None:
+        size = sectors * _SECTOR_BYTES
+        self._requests += 1
+        self._bytes += size
+        end = sector + sectors
+        if sector not in self._edges and end not in self._edges:
+            self._runs += 1
+            self._first += min(size, LARGEST_READ_BYTES)
+        for edge in (sector, end):
+            self._edges.pop(edge, None)
+            self._edges[edge] = None
+        while len(self._edges) > 2 * _STREAMS:
+            del self._edges[next(iter(self._edges))]
+
+    def forget(self) -> None:
+        """Begin another device."""
+        self._edges.clear()
+
+    @property
+    def reads(self) -> BlockReads:
+        return BlockReads(self._requests, self._bytes, self._runs, self._first, self._lost)
+
+
+def runs_of(requests: Iterable[tuple[int, int]]) -> BlockReads:
+    """Return what requests, as (first sector, sectors) in order of time, show; pure."""
+    counter = _Runs(lost=0)
+    for sector, sectors in requests:
+        counter.add(sector, sectors)
+    return counter.reads
+
+
+def _mounted(pid: int) -> set[str]:
+    """Return the block devices of the mounts that a process sees."""
+    found: set[str] = set()
+    with contextlib.suppress(OSError, ValueError):
+        for mount in read_mounts(pid):
+            with contextlib.suppress(OSError, HeadraceError):
+                found |= {name for name in devices_of(mount) if not name.startswith("ram")}
+    return found
