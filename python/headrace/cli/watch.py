@@ -88,7 +88,11 @@ def _profiled(path: Path, finder: Finder) -> Generator[Outlet]:
     """Write the outline of the one job at the end, and say what is unknown in it."""
     from headrace.outline import JobOutline
     from headrace.profiles.places import profile_to_write
+    from headrace.records.place import check_place
 
+    check_place(path.absolute().parent, "--profile")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"--profile {path}: {path.parent} is no folder", hint="make it first")
     path = profile_to_write(path, "job", "--profile")
     jobs = finder.find()
     if len(jobs) != 1:

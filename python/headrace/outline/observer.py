@@ -125,7 +125,7 @@ class JobOutline:
             yield "reads of mapped files whose pages were in memory: bytes are those of storage"
         yield "reads of io_uring and libaio: they are not counted"
         if self._files.hidden:
-            yield "open files: only the owner and root may read /proc/PID/fd; one file is assumed"
+            yield "open files and their sizes: only the owner and root may read /proc/PID/fd"
         elif seen.moved.read and not any(file.read for file in self._files.files):
             yield "the files that were read: none was open at a look; one file is assumed"
         else:

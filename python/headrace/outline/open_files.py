@@ -56,8 +56,12 @@ class OpenFiles:
             except OSError:
                 continue  # it has ended
             for descriptor in descriptors:
-                with contextlib.suppress(OSError, ValueError):
+                try:
                     self._add(pid, descriptor)
+                except PermissionError:
+                    self.hidden = True
+                except (OSError, ValueError):
+                    continue  # it is closed
             with contextlib.suppress(OSError, ValueError):
                 self._add_mapped(pid)
 

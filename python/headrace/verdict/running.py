@@ -99,7 +99,9 @@ def _observation(command: Sequence[str], run: ObservedRun, watch: ProgramWatch) 
         swapped_in=watch.swapped_in,
         device_bytes=ended.counts.device_bytes if ended.counts is not None else None,
         sources="+".join(
-            [row.ledger_source, *(["recorder"] if recording is not None else []), "samples"]
+            dict.fromkeys(
+                [row.ledger_source, *(["recorder"] if recording is not None else []), "samples"]
+            )
         ),
         samples=sum(watch.samples.values()),
         lacks=tuple(lacks),

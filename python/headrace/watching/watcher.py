@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from headrace.system.accounting import NS_PER_TICK, CounterFile, delay_accounting
 from headrace.system.taskstats import TaskDelays, TaskstatsSocket, listening_socket
@@ -69,7 +70,11 @@ class Watcher:
         self._states = StateReader(Places())
         self._clients = StorageClients()
         self._foreign_io = ForeignIo()
-        self._loads = CounterFile("/proc/loadavg", 128)
+        self._loads: CounterFile | None = None
+        with contextlib.suppress(OSError):  # some containers hide it
+            self._loads = CounterFile("/proc/loadavg", 128)
+        # The first process of every container and machine runs always.
+        self._hidden = not Path("/proc/1").exists()
         self._last_pid = b""
         self._owed = 0.0
         self._last_s = 0.0
@@ -97,7 +102,8 @@ class Watcher:
             job.close()
         self._jobs.clear()
         self._foreign_io.close()
-        self._loads.close()
+        if self._loads is not None:
+            self._loads.close()
         if self._taskstats is not None:
             self._taskstats.close()
             self._taskstats = None
@@ -181,6 +187,8 @@ class Watcher:
         interval_s = now_s - self._last_s if self._last_s else 0.0
         self._last_s, self._cpu_s = now_s, cpu_s
         notes = () if complete else ("the kernel dropped reports of ended processes",)
+        if self._hidden:
+            notes += ("/proc hides the processes of other users (hidepid): they are left out",)
         cost_s = cpu_s - before_cpu_s
         foreign = self._foreign(samples, cost_s)
         foreign_io = self._foreign_io.look(samples)
@@ -194,14 +202,22 @@ class Watcher:
         The last field of /proc/loadavg is the process id that was given last (proc(5)): to look for
         children of 100 jobs costs a fifth of all.
         """
-        before, self._last_pid = self._last_pid, self._loads.read().split()[-1]
+        words = self._loads.read().split() if self._loads is not None else []
+        if not words:
+            return True
+        before, self._last_pid = self._last_pid, words[-1]
         return before != self._last_pid
 
     def _foreign(self, samples: Sequence[JobSample], cost_s: float) -> float | None:
         """Return the CPUs used by what is not watched since the last look."""
-        with CounterFile("/proc/stat", 256) as file:
-            # user, nice, system, idle, iowait, irq, softirq (proc(5)); guests are part of user.
-            ticks = [int(word) for word in file.read().split(maxsplit=8)[1:8]]
+        try:
+            with CounterFile("/proc/stat", 256) as file:
+                # user, nice, system, idle, iowait, irq, softirq (proc(5)); guests are part of user.
+                ticks = [int(word) for word in file.read().split(maxsplit=8)[1:8]]
+        except OSError:
+            ticks = []
+        if not ticks:  # some containers hide it
+            return None
         now_s, busy_s = time.monotonic(), (sum(ticks) - ticks[3] - ticks[4]) * NS_PER_TICK / 1e9
         (before_s, before_busy_s), self._busy = self._busy or (0.0, 0.0), (now_s, busy_s)
         if not before_s or now_s <= before_s:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from headrace.errors import MissingError
 from headrace.registry import Plugins, parts
 
 
@@ -39,7 +40,14 @@ class Finder(ABC):
     """Whether a watch ends with its last job; further jobs may come otherwise."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        """`names`: what the user gave with the option. Raises UsageError for what cannot be."""
+        """`names`: what the user gave with the option. Raises UsageError for what cannot be, and
+        MissingError without /proc."""
+        if not Path("/proc/self/stat").exists():
+            raise MissingError(
+                "/proc does not show processes here: nothing can be watched",
+                hint="watch on the host, or in a container with /proc mounted: mount -t proc proc "
+                "/proc",
+            )
         self.names = tuple(names)
 
     @abstractmethod

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar
 
 from typing_extensions import override
 
-from headrace.errors import UsageError
+from headrace.errors import MissingError, UsageError
 from headrace.system.process_scan import program_name
 from headrace.watching.finders import Finder, FoundJob
 from headrace.watching.process import name_of, start_ticks
@@ -27,6 +29,12 @@ class PidFinder(Finder):
             pid = int(text)
             started = start_ticks(pid)
             if started is None:
+                if _hidden(pid):
+                    raise MissingError(
+                        f"--pid {pid}: the process runs, but /proc does not show it",
+                        hint="a /proc mounted with hidepid shows the processes of others to root "
+                        "only",
+                    )
                 raise UsageError(
                     f"--pid {pid}: no such process",
                     hint="it may have ended; `ps` lists the processes, --user those of a user",
@@ -38,3 +46,14 @@ class PidFinder(Finder):
     def find(self) -> list[FoundJob]:
         """Return the jobs; those that have ended, too."""
         return self._jobs
+
+
+def _hidden(pid: int) -> bool:
+    """Return whether a process exists that /proc does not show (hidepid)."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        pass
+    except OSError:
+        return False
+    return not Path(f"/proc/{pid}").exists()
