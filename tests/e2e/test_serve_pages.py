@@ -163,6 +163,8 @@ def test_a_folder_that_changes_while_it_is_shown(tmp_path: Path, browser: Chromi
         browser.wait_for("document.getElementById('folders').innerText.includes('11')")
         answer = server.get("/results/one/")
         assert answer.status_code == 200 and "damaged" in answer.text
+        answer = server.get(f"/results/one/trials/{trial.name}/")
+        assert answer.status_code == 200 and "trial.json is damaged" in answer.text
         (tmp_path / "one" / "results.json").unlink()
         gone = server.get("/results/one/")
         assert gone.status_code == 404 and "holds them no longer" in gone.text

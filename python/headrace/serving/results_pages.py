@@ -119,7 +119,12 @@ class ResultsPages:
         from headrace.report.tables import flatten
 
         folder, path = self._trial_of(request)
-        fields = flatten(msgspec.json.decode((path / "trial.json").read_bytes(), type=dict))
+        try:
+            fields = flatten(msgspec.json.decode((path / "trial.json").read_bytes(), type=dict))
+        except msgspec.DecodeError as error:  # cut short, or no JSON
+            fields, damage = [], str(error)
+        else:
+            damage = ""
         files = [
             (str(file.relative_to(path)), format_bytes(file.stat().st_size))
             for file in sorted(path.rglob("*"))
@@ -127,7 +132,7 @@ class ResultsPages:
         ]
         return pages.page(
             request, "trial.html.j2", f"Trial {path.name}", folder=folder, fields=fields,
-            files=files,
+            files=files, damage=damage,
         )  # fmt: skip
 
     def file(self, request: Request) -> Response:
