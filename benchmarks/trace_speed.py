@@ -91,8 +91,7 @@ def main() -> None:
         print(f"{events:,} events, {sum(file.stat().st_size for file in files) / 1e6:.0f} MB")
         ours = min(cpu_s([str(own), *map(str, files)], place)[0] for _ in range(3))
         print(
-            f"headrace, summed up   {events / ours / 1e6:7.2f} M events per CPU second (wanted: "
-            f"at least 20)"
+            f"headrace, summed up   {events / ours / 1e6:7.2f} M events per CPU second (goal: 40)"
         )
         tiles = min(cpu_s([str(own), "--tiles", *map(str, files)], place)[0] for _ in range(3))
         print(f"headrace, pictures    {events / tiles / 1e6:7.2f} M events per CPU second")

@@ -72,6 +72,7 @@ impl Form {
         matches!(self.version, 7 | 8)
     }
 
+    #[inline(always)]
     pub fn is_wide(self) -> bool {
         self.version == 8
     }
@@ -98,22 +99,22 @@ impl Form {
 
     #[inline(always)]
     fn u32_at(self, record: &[u8], at: usize) -> u32 {
-        let value =
-            u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
+        let bytes = [record[at], record[at + 1], record[at + 2], record[at + 3]];
         if self.swapped {
-            value.swap_bytes()
+            u32::from_be_bytes(bytes)
         } else {
-            value
+            u32::from_le_bytes(bytes)
         }
     }
 
     #[inline(always)]
     fn u64_at(self, record: &[u8], at: usize) -> u64 {
-        let (low, high) = (self.u32_at(record, at), self.u32_at(record, at + 4));
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&record[at..at + 8]);
         if self.swapped {
-            u64::from(low) << 32 | u64::from(high)
+            u64::from_be_bytes(bytes)
         } else {
-            u64::from(high) << 32 | u64::from(low)
+            u64::from_le_bytes(bytes)
         }
     }
 
@@ -129,10 +130,10 @@ impl Form {
         })
     }
 
-    /// Decode a complete record (of `bytes()` bytes); `WIDE`: version 8.
+    /// Decode a complete record (of `bytes()` bytes).
     #[inline(always)]
-    pub fn said<const WIDE: bool>(self, record: &[u8]) -> Said {
-        let (action, pid, device) = if WIDE {
+    pub fn said(self, record: &[u8]) -> Said {
+        let (action, pid, device) = if self.is_wide() {
             (self.u64_at(record, 32), self.u32_at(record, 28), self.u32_at(record, 40))
         } else {
             (u64::from(self.u32_at(record, 28)), self.u32_at(record, 32), self.u32_at(record, 36))

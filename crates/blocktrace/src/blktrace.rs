@@ -5,13 +5,13 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use crate::blkrecord::{Form, Head, Said, VERSIONS};
+use crate::blkrecord::{Form, Head as Record, Said, VERSIONS};
 use crate::damage::{Damage, Damages};
 use crate::event::{note_name, Event, Names};
 use crate::source::{plain, Source, BATCH};
 
-/// Read size.
-const CHUNK: usize = 1 << 20;
+/// Read size: the bytes are still in the second cache when they are decoded.
+const CHUNK: usize = 1 << 17;
 
 struct Cpu {
     path: PathBuf,
@@ -26,9 +26,17 @@ struct Cpu {
     next: usize,
 }
 
+/// A CPU with events, and the time of its next one.
+struct Head {
+    time_ns: u64,
+    cpu: usize,
+}
+
 /// The files of one run.
 pub struct Blktrace {
     cpus: Vec<Cpu>,
+    /// The CPUs with events, in order. `None`: nothing was decoded.
+    heads: Option<Vec<Head>>,
     names: Names,
     damages: Damages,
 }
@@ -69,7 +77,7 @@ impl Blktrace {
             }
             cpus.push(cpu);
         }
-        Ok(Blktrace { cpus, names: Names::default(), damages: Damages::default() })
+        Ok(Blktrace { cpus, heads: None, names: Names::default(), damages: Damages::default() })
     }
 }
 
@@ -97,63 +105,73 @@ impl Cpu {
         false
     }
 
-    /// Decode the next events; `events` stays empty at the end of the file.
-    fn refill(&mut self, names: &mut Names, damages: &mut Damages) {
+    /// Decode the next events. Return the time of the first, `None` at the end of the file.
+    fn refill(&mut self, names: &mut Names, damages: &mut Damages) -> Option<u64> {
         self.events.clear();
         self.next = 0;
-        if self.form.is_wide() {
-            self.decode::<true>(names, damages);
-        } else {
-            self.decode::<false>(names, damages);
+        match (self.form.is_wide(), self.form.swapped) {
+            (false, false) => self.decode::<false, false>(names, damages),
+            (false, true) => self.decode::<false, true>(names, damages),
+            (true, false) => self.decode::<true, false>(names, damages),
+            (true, true) => self.decode::<true, true>(names, damages),
         }
+        self.events.first().map(|event| event.time_ns)
     }
 
-    /// Compiled separately for each version, so that the version costs nothing per record.
-    fn decode<const WIDE: bool>(&mut self, names: &mut Names, damages: &mut Damages) {
-        let form = Form { version: if WIDE { 8 } else { 7 }, ..self.form };
-        let (magic, length) = (form.magic(), form.bytes());
+    /// Compiled separately for each form, so that the form costs nothing per record.
+    fn decode<const WIDE: bool, const SWAPPED: bool>(
+        &mut self,
+        names: &mut Names,
+        damages: &mut Damages,
+    ) {
+        let form = Form { version: if WIDE { 8 } else { 7 }, swapped: SWAPPED };
         while self.events.len() < BATCH {
-            let bytes = &self.buffer[self.begin..self.end];
-            if bytes.len() < length {
-                if self.read_on(damages) {
-                    continue;
+            self.begin += self.decode_buffer(form, names);
+            if self.events.len() >= BATCH {
+                return;
+            }
+            let left = &self.buffer[self.begin..self.end];
+            if left.len() >= form.bytes() && left[..4] != form.magic() {
+                if !self.find_next(damages) {
+                    return;
                 }
+            } else if !self.read_on(damages) {
                 if self.end > self.begin {
                     self.cut(damages);
                 }
                 return;
             }
-            if bytes[..4] != magic {
-                if !self.find_next(damages) {
-                    return;
-                }
-                continue;
-            }
-            let (record, rest) = bytes.split_at(length);
+        }
+    }
+
+    /// Decode the whole records of the buffer, up to bytes that are none. Return their length.
+    #[inline(always)]
+    fn decode_buffer(&mut self, form: Form, names: &mut Names) -> usize {
+        let (magic, length) = (form.magic(), form.bytes());
+        let bytes = &self.buffer[self.begin..self.end];
+        let mut at = 0;
+        let mut last_ns = self.events.last().map_or(0, |event| event.time_ns);
+        while self.events.len() < BATCH {
+            let Some((record, rest)) = bytes[at..].split_at_checked(length) else { break };
             let payload = form.payload(record);
-            if rest.len() < payload {
-                if self.read_on(damages) {
-                    continue;
-                }
-                self.cut(damages);
-                return;
+            if record[..4] != magic || rest.len() < payload {
+                break;
             }
-            match form.said::<WIDE>(record) {
+            match form.said(record) {
                 Said::Event(event) => {
-                    // An interrupt can occur between reading the clock and writing the record, so a
-                    // record can be older than the previous one.
+                    let late = event.time_ns < last_ns;
+                    last_ns = last_ns.max(event.time_ns);
                     self.events.push(event);
-                    let mut at = self.events.len() - 1;
-                    while at > 0 && self.events[at - 1].time_ns > event.time_ns {
-                        self.events.swap(at - 1, at);
-                        at -= 1;
+                    if late {
+                        put_late(&mut self.events);
                     }
                 }
                 Said::Name(pid) => note_name(names, pid, &rest[..payload]),
                 Said::Other => {}
             }
-            self.begin += length + payload;
+            at += length + payload;
         }
+        at
     }
 
     fn cut(&mut self, damages: &mut Damages) {
@@ -190,45 +208,85 @@ impl Cpu {
     }
 }
 
+impl Blktrace {
+    /// Decode the first events of all CPUs.
+    fn first_heads(&mut self) -> Vec<Head> {
+        let Blktrace { cpus, names, damages, .. } = self;
+        let mut heads = Vec::new();
+        for (cpu, file) in cpus.iter_mut().enumerate() {
+            heads.extend(file.refill(names, damages).map(|time_ns| Head { time_ns, cpu }));
+        }
+        heads
+    }
+
+    /// Pass the next events of all CPUs to `each`, in time order. Return their number, at most
+    /// `BATCH`.
+    #[inline(always)]
+    fn merge(&mut self, mut each: impl FnMut(&[Event])) -> usize {
+        let mut heads = self.heads.take().unwrap_or_else(|| self.first_heads());
+        let mut passed = 0;
+        while passed < BATCH {
+            let Some((found, limit_ns)) = oldest(&heads) else { break };
+            let head = &mut heads[found];
+            let cpu = &mut self.cpus[head.cpu];
+            let left = &cpu.events[cpu.next..];
+            let left = &left[..left.len().min(BATCH - passed)];
+            let others = left.get(1..).unwrap_or_default();
+            let run = others.iter().take_while(|event| event.time_ns <= limit_ns).count() + 1;
+            each(&left[..run]);
+            passed += run;
+            cpu.next += run;
+            let next_ns = match cpu.events.get(cpu.next) {
+                Some(event) => Some(event.time_ns),
+                None => cpu.refill(&mut self.names, &mut self.damages),
+            };
+            match next_ns {
+                Some(time_ns) => head.time_ns = time_ns,
+                None => {
+                    heads.remove(found);
+                }
+            }
+        }
+        self.heads = Some(heads);
+        passed
+    }
+}
+
+/// Move the last event to its place by time. An interrupt can occur between reading the clock and
+/// writing the record, so a record can be older than the previous one.
+#[cold]
+fn put_late(events: &mut [Event]) {
+    let mut at = events.len() - 1;
+    while at > 0 && events[at - 1].time_ns > events[at].time_ns {
+        events.swap(at - 1, at);
+        at -= 1;
+    }
+}
+
+/// Return the CPU with the oldest event, and the time up to which no other CPU has an older one.
+/// Of two at one time, the first.
+#[inline]
+fn oldest(heads: &[Head]) -> Option<(usize, u64)> {
+    let (first, others) = heads.split_first()?;
+    let (mut found, mut oldest_ns, mut limit_ns) = (0, first.time_ns, u64::MAX);
+    for (at, Head { time_ns, .. }) in others.iter().enumerate() {
+        if *time_ns < oldest_ns {
+            (found, limit_ns, oldest_ns) = (at + 1, oldest_ns, *time_ns);
+        } else {
+            limit_ns = limit_ns.min(*time_ns);
+        }
+    }
+    Some((found, limit_ns))
+}
+
 impl Source for Blktrace {
     fn fill(&mut self, batch: &mut Vec<Event>) {
-        while batch.len() < BATCH {
-            // Find the CPU with the oldest event, and the time up to which no other CPU has an
-            // older one.
-            let mut oldest: Option<(u64, usize)> = None;
-            let mut limit = u64::MAX;
-            for at in 0..self.cpus.len() {
-                let cpu = &mut self.cpus[at];
-                if cpu.next == cpu.events.len() {
-                    if cpu.file.is_some() || cpu.begin < cpu.end {
-                        cpu.refill(&mut self.names, &mut self.damages);
-                    }
-                    if cpu.next == cpu.events.len() {
-                        continue;
-                    }
-                }
-                let time_ns = cpu.events[cpu.next].time_ns;
-                match oldest {
-                    Some((before, _)) if before <= time_ns => limit = limit.min(time_ns),
-                    Some((before, _)) => {
-                        limit = limit.min(before);
-                        oldest = Some((time_ns, at));
-                    }
-                    None => oldest = Some((time_ns, at)),
-                }
-            }
-            let Some((_, at)) = oldest else { return };
-            let cpu = &mut self.cpus[at];
-            let first = cpu.next;
-            let room = BATCH - batch.len();
-            let last = cpu.events.len().min(first + room);
-            let mut until = first + 1;
-            while until < last && cpu.events[until].time_ns <= limit {
-                until += 1;
-            }
-            batch.extend_from_slice(&cpu.events[first..until]);
-            cpu.next = until;
-        }
+        self.merge(|events| batch.extend_from_slice(events));
+    }
+
+    /// The events are not copied.
+    fn pass(&mut self, _: &mut Vec<Event>, take: &mut dyn FnMut(bool, &[Event])) -> bool {
+        self.merge(|events| take(true, events)) > 0
     }
 
     fn names(&self) -> &Names {
@@ -257,7 +315,7 @@ impl<W: Write> Writer<W> {
         Writer { out, sequence: 0, cpu, names: Names::default() }
     }
 
-    fn record(&mut self, head: Head, payload: &[u8]) -> std::io::Result<()> {
+    fn record(&mut self, head: Record, payload: &[u8]) -> std::io::Result<()> {
         self.sequence += 1;
         self.out.write_all(&head.encoded(self.sequence, self.cpu, payload.len()))?;
         self.out.write_all(payload)
@@ -274,13 +332,13 @@ impl<W: Write> Writer<W> {
         let mut payload = [0u8; 8];
         payload[..4].copy_from_slice(&wall_s.to_ne_bytes());
         payload[4..].copy_from_slice(&wall_ns.to_ne_bytes());
-        self.record(Head::wall(device, time_ns), &payload)
+        self.record(Record::wall(device, time_ns), &payload)
     }
 
     /// Write an event, preceded by the name of its process if that is new.
     pub fn event(&mut self, event: &Event, name: &[u8]) -> std::io::Result<()> {
         let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-        let head = Head::event(event);
+        let head = Record::event(event);
         if end > 0 && self.names.get(&event.pid).map(String::as_bytes) != Some(&name[..end]) {
             note_name(&mut self.names, event.pid, name);
             let mut payload = [0u8; 16];

@@ -33,10 +33,11 @@ impl Action {
 }
 
 /// Operation of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum Op {
+    #[default]
     Read,
     Write,
     Flush,

@@ -4,15 +4,11 @@
 //! requests, and a request can complete in parts or be requeued. Open requests are kept; completed
 //! ones are reported and dropped.
 
-use std::collections::hash_map::Entry;
-use std::collections::VecDeque;
-
-use rustc_hash::FxHashMap;
-
 use crate::event::{Action, Event, Op};
+use crate::open::{At, Open};
 
 /// A piece of I/O queued by a process (the kernel's bio), or its remainder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Piece {
     pub queue_ns: u64,
     pub sectors: u32,
@@ -23,7 +19,7 @@ pub struct Piece {
 }
 
 /// A request that was issued to the driver.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Request {
     pub issue_ns: u64,
     pub sector: u64,
@@ -45,6 +41,7 @@ pub struct Request {
 
 impl Request {
     /// Return the pieces of the request whose queueing was recorded.
+    #[inline]
     pub fn pieces(&self) -> impl Iterator<Item = &Piece> {
         self.first.iter().chain(self.merged.iter())
     }
@@ -66,122 +63,11 @@ pub trait Watcher {
     fn dropped(&mut self, _request: &Request, _again: bool) {}
 }
 
-/// Open items by position; the first item of each position is stored in the table itself.
-struct Open<T> {
-    first: FxHashMap<u64, (T, bool)>,
-    more: FxHashMap<u64, VecDeque<T>>,
-    len: usize,
-}
-
-impl<T> Open<T> {
-    fn new() -> Open<T> {
-        Open { first: FxHashMap::default(), more: FxHashMap::default(), len: 0 }
-    }
-
-    /// Add an item; return true if others are open at that position.
-    #[inline]
-    fn add(&mut self, key: u64, item: T) -> bool {
-        self.len += 1;
-        match self.first.entry(key) {
-            Entry::Vacant(place) => {
-                place.insert((item, false));
-                false
-            }
-            Entry::Occupied(mut place) => {
-                place.get_mut().1 = true;
-                self.more.entry(key).or_default().push_back(item);
-                true
-            }
-        }
-    }
-
-    fn newest(&mut self, key: u64) -> Option<&mut T> {
-        self.more.get_mut(&key).and_then(VecDeque::back_mut)
-    }
-
-    /// Remove and return the oldest matching item at a position.
-    #[inline]
-    fn take(&mut self, key: u64, fits: impl Fn(&T) -> bool) -> Option<T> {
-        match self.first.entry(key) {
-            Entry::Vacant(_) => None,
-            Entry::Occupied(place) => {
-                let (item, more) = place.get();
-                if *more {
-                    return self.take_of_many(key, fits);
-                }
-                if !fits(item) {
-                    return None;
-                }
-                self.len -= 1;
-                Some(place.remove().0)
-            }
-        }
-    }
-
-    #[cold]
-    fn take_of_many(&mut self, key: u64, fits: impl Fn(&T) -> bool) -> Option<T> {
-        let (first, _) = self.first.remove(&key)?;
-        let mut all = self.more.remove(&key).unwrap_or_default();
-        all.push_front(first);
-        let taken = all.iter().position(fits).and_then(|at| all.remove(at));
-        self.len -= usize::from(taken.is_some());
-        if let Some(first) = all.pop_front() {
-            self.first.insert(key, (first, !all.is_empty()));
-            if !all.is_empty() {
-                self.more.insert(key, all);
-            }
-        }
-        taken
-    }
-
-    /// Remove the items that are too old to be still open, and pass them to `gone`.
-    fn forget(&mut self, old: impl Fn(&T) -> bool, mut gone: impl FnMut(T)) {
-        let mut all: Vec<(u64, T)> =
-            self.first.drain().map(|(key, (item, _))| (key, item)).collect();
-        for (key, items) in self.more.drain() {
-            all.extend(items.into_iter().map(|item| (key, item)));
-        }
-        self.len = 0;
-        for (key, item) in all {
-            if old(&item) {
-                gone(item);
-            } else {
-                self.add(key, item);
-            }
-        }
-    }
-
-    /// Remove and return matching items at a position, oldest first. Called only if the position is
-    /// occupied.
-    #[cold]
-    fn weed(&mut self, key: u64, goes: impl Fn(&T) -> bool) -> Vec<T> {
-        let Some((first, _)) = self.first.remove(&key) else { return Vec::new() };
-        let mut all = self.more.remove(&key).unwrap_or_default();
-        all.push_front(first);
-        let (gone, mut kept): (VecDeque<T>, VecDeque<T>) = all.into_iter().partition(goes);
-        self.len -= gone.len();
-        if let Some(first) = kept.pop_front() {
-            self.first.insert(key, (first, !kept.is_empty()));
-            if !kept.is_empty() {
-                self.more.insert(key, kept);
-            }
-        }
-        gone.into()
-    }
-
-    fn oldest(&self, key: u64) -> Option<&T> {
-        self.first.get(&key).map(|(item, _)| item)
-    }
-}
-
 /// The open pieces and requests of a trace.
 pub struct Join {
     pieces: Open<Piece>,
     requests: Open<Request>,
-    devices: Vec<u32>,
-    last_device: Option<u32>,
-    /// Its part of a key.
-    last_key: u64,
+    devices: Devices,
     /// Number of open items at which old ones are dropped.
     limit: usize,
     now_ns: u64,
@@ -190,6 +76,8 @@ pub struct Join {
     completed: u64,
     /// False for a trace without completions: no request is kept open.
     completes: bool,
+    /// The request of the last issue, when none is kept open.
+    passing: Request,
     /// Moving average of the requests' latency.
     latency_ns: u64,
     /// Requests that never completed (queued pieces, in a trace without issues), as far as they
@@ -216,17 +104,16 @@ const PATIENCE_QUEUED_NS: u64 = 1_000_000_000;
 impl Default for Join {
     fn default() -> Self {
         Join {
-            pieces: Open::new(),
-            requests: Open::new(),
-            devices: Vec::new(),
-            last_device: None,
-            last_key: 0,
+            pieces: Open::default(),
+            requests: Open::default(),
+            devices: Devices::default(),
             limit: LIMIT,
             now_ns: 0,
             queued: 0,
             issued: 0,
             completed: 0,
             completes: true,
+            passing: Request::default(),
             latency_ns: 0,
             unfinished: 0,
             reissues: 0,
@@ -234,40 +121,86 @@ impl Default for Join {
     }
 }
 
-impl Join {
+/// The devices of a trace.
+#[derive(Default)]
+struct Devices {
+    known: Vec<u32>,
+    last: u32,
+    /// The part of a key that stands for the last device.
+    last_key: u64,
+}
+
+impl Devices {
     /// Return the key of a position. There are few devices, and sectors need 55 bits: both fit in
     /// one key.
+    #[inline]
     fn key(&mut self, device: u32, sector: u64) -> u64 {
-        if self.last_device != Some(device) {
-            let at = match self.devices.iter().position(|&known| known == device) {
-                Some(at) => at,
-                None => {
-                    self.devices.push(device);
-                    self.devices.len() - 1
-                }
-            };
-            (self.last_device, self.last_key) = (Some(device), (at as u64 & 0xff) << 55);
+        if self.last != device || self.known.is_empty() {
+            self.change(device);
         }
         self.last_key | sector
     }
 
+    fn change(&mut self, device: u32) {
+        let at = match self.known.iter().position(|&known| known == device) {
+            Some(at) => at,
+            None => {
+                self.known.push(device);
+                self.known.len() - 1
+            }
+        };
+        (self.last, self.last_key) = (device, (at as u64 & 0xff) << 55);
+    }
+}
+
+impl Request {
+    /// Start as the request that an event issues.
+    #[inline]
+    fn begin(&mut self, event: &Event, number: u64) {
+        self.issue_ns = event.time_ns;
+        self.sector = event.sector;
+        self.sectors = event.sectors;
+        self.device = event.device;
+        self.pid = event.pid;
+        self.op = event.op;
+        self.first = None;
+        self.merged.clear();
+        self.number = number;
+        self.left = event.sectors;
+        self.again = false;
+    }
+
+    #[inline]
+    fn add(&mut self, piece: Piece) {
+        if self.first.is_none() {
+            self.first = Some(piece);
+            self.pid = piece.pid;
+        } else {
+            self.merged.push(piece);
+        }
+    }
+}
+
+impl Join {
     /// Set whether the trace contains completions; if not, no request is kept open.
     pub fn expect_completions(&mut self, completes: bool) {
         self.completes = completes;
     }
 
     pub fn open_requests(&self) -> usize {
-        self.requests.len
+        self.requests.len()
     }
 
     /// Process the next event.
     #[inline]
     pub fn take<W: Watcher>(&mut self, event: &Event, watcher: &mut W) {
-        let event = &Event { time_ns: event.time_ns.max(self.now_ns), ..*event };
+        if event.time_ns < self.now_ns {
+            return self.take_late(event, watcher);
+        }
         self.now_ns = event.time_ns;
         match event.action {
             Action::Queue => {
-                let key = self.key(event.device, event.sector);
+                let key = self.devices.key(event.device, event.sector);
                 let Event { time_ns, sectors, pid, op, .. } = *event;
                 let piece = Piece { queue_ns: time_ns, sectors, pid, op, number: self.queued };
                 self.queued += 1;
@@ -275,7 +208,7 @@ impl Join {
                     self.weed_pieces(key, &piece);
                 }
                 watcher.queued(event, &piece);
-                if self.pieces.len + self.requests.len > self.limit {
+                if self.pieces.len() + self.requests.len() > self.limit {
                     self.give_up(watcher);
                 }
             }
@@ -286,55 +219,46 @@ impl Join {
         }
     }
 
+    /// Time never goes back.
+    #[cold]
+    fn take_late<W: Watcher>(&mut self, event: &Event, watcher: &mut W) {
+        self.take(&Event { time_ns: self.now_ns, ..*event }, watcher);
+    }
+
+    #[inline]
     fn issue<W: Watcher>(&mut self, event: &Event, watcher: &mut W) {
-        let mut request = Request {
-            issue_ns: event.time_ns,
-            sector: event.sector,
-            sectors: event.sectors,
-            device: event.device,
-            pid: event.pid,
-            op: event.op,
-            first: None,
-            merged: Vec::new(),
-            number: self.issued,
-            left: event.sectors,
-            again: false,
+        let key = self.devices.key(event.device, event.sector);
+        let (request, others) = if self.completes {
+            self.requests.put(key)
+        } else {
+            self.unfinished += 1;
+            (&mut self.passing, false)
         };
+        request.begin(event, self.issued);
         self.issued += 1;
         let end = event.sector + u64::from(event.sectors);
         let mut place = event.sector;
         loop {
-            let key = self.key(event.device, place);
+            let key = self.devices.key(event.device, place);
             let Some(piece) = self.pieces.take(key, |piece| piece.op == event.op) else { break };
             let room = end.saturating_sub(place);
             if u64::from(piece.sectors) > room {
                 // Split: the remainder belongs to another request.
-                let rest = self.key(event.device, end);
+                let rest = self.devices.key(event.device, end);
                 self.pieces.add(rest, Piece { sectors: piece.sectors - room as u32, ..piece });
             }
-            let carried = Piece { sectors: u64::from(piece.sectors).min(room) as u32, ..piece };
-            if request.first.is_none() {
-                request.first = Some(carried);
-                request.pid = piece.pid;
-            } else {
-                request.merged.push(carried);
-            }
+            request.add(Piece { sectors: u64::from(piece.sectors).min(room) as u32, ..piece });
             place += u64::from(piece.sectors);
             if place >= end && event.sectors > 0 {
                 break;
             }
         }
-        watcher.issued(&request);
-        if !self.completes {
-            self.unfinished += 1;
-            return;
-        }
-        let key = self.key(event.device, event.sector);
         let number = request.number;
-        if self.requests.add(key, request) {
+        watcher.issued(request);
+        if others {
             self.weed_requests(key, number, watcher);
         }
-        if self.pieces.len + self.requests.len > self.limit {
+        if self.pieces.len() + self.requests.len() > self.limit {
             self.give_up(watcher);
         }
     }
@@ -376,11 +300,13 @@ impl Join {
     }
 
     fn requeue<W: Watcher>(&mut self, event: &Event, watcher: &mut W) {
-        let key = self.key(event.device, event.sector);
-        if let Some(request) = self.take_request(key, event) {
+        let key = self.devices.key(event.device, event.sector);
+        if let Some(at) = self.find_request(key, event) {
+            let request = self.requests.get(at).clone();
+            self.requests.remove(at);
             let mut place = request.sector;
             for piece in request.pieces() {
-                let key = self.key(event.device, place);
+                let key = self.devices.key(event.device, place);
                 self.pieces.add(key, *piece);
                 place += u64::from(piece.sectors);
             }
@@ -388,54 +314,63 @@ impl Join {
         }
     }
 
-    /// Remove and return the oldest request that an event can refer to: one of equal length, else a
-    /// longer one.
-    #[inline]
-    fn take_request(&mut self, key: u64, event: &Event) -> Option<Request> {
+    /// Find the oldest request that an event can refer to: one of equal length, else a longer one.
+    #[inline(always)]
+    fn find_request(&mut self, key: u64, event: &Event) -> Option<At> {
         let Event { op, sectors, .. } = *event;
-        let found = self.requests.take(key, |open| open.op == op && open.left >= sectors);
-        match found {
-            Some(open) if open.left != sectors => Some(self.take_exact(key, event, open)),
-            found => found,
+        let at = self.requests.find(key, |open| open.op == op && open.left >= sectors)?;
+        if self.requests.get(at).left == sectors {
+            return Some(at);
         }
+        Some(self.prefer_exact(key, event, at))
     }
 
     /// If several requests match, prefer the one with exactly this length to a part of a longer
-    /// one.
+    /// one, which then counts as the newest at its position.
     #[cold]
-    fn take_exact(&mut self, key: u64, event: &Event, longer: Request) -> Request {
+    fn prefer_exact(&mut self, key: u64, event: &Event, longer: At) -> At {
         let exact = |open: &Request| open.op == event.op && open.left == event.sectors;
-        match self.requests.take(key, exact) {
-            None => longer,
-            Some(request) => {
-                self.requests.add(key, longer);
-                request
-            }
+        if self.requests.find(key, exact).is_none() {
+            return longer;
         }
+        let request = self.requests.get(longer).clone();
+        self.requests.remove(longer);
+        self.requests.add(key, request);
+        self.requests.find(key, exact).unwrap_or(longer)
     }
 
+    #[inline]
     fn complete<W: Watcher>(&mut self, event: &Event, watcher: &mut W) {
-        let key = self.key(event.device, event.sector);
-        if let Some(mut request) = self.take_request(key, event) {
+        let key = self.devices.key(event.device, event.sector);
+        if let Some(at) = self.find_request(key, event) {
+            let request = self.requests.get(at);
             if event.sectors < request.left {
-                // Partial completion: the remainder is kept open at its own position.
-                request.left -= event.sectors;
-                let rest = self.key(event.device, event.sector + u64::from(event.sectors));
-                self.requests.add(rest, request);
-            } else {
-                self.completed += 1;
-                let taken_ns = event.time_ns - request.issue_ns;
-                self.latency_ns = match self.latency_ns {
-                    0 => taken_ns,
-                    usual => usual - usual / 64 + taken_ns / 64,
-                };
-                watcher.completed(&request, event.time_ns);
+                self.complete_part(at, event);
+                return;
             }
+            self.completed += 1;
+            let taken_ns = event.time_ns - request.issue_ns;
+            self.latency_ns = match self.latency_ns {
+                0 => taken_ns,
+                usual => usual - usual / 64 + taken_ns / 64,
+            };
+            watcher.completed(request, event.time_ns);
+            self.requests.remove(at);
         } else if let Some(piece) = self.pieces.take(key, |piece| piece.op == event.op) {
             watcher.piece_completed(event, &piece);
         } else {
             watcher.stray(event);
         }
+    }
+
+    /// Keep the remainder of a request that completes in part open, at its own position.
+    #[cold]
+    fn complete_part(&mut self, at: At, event: &Event) {
+        let mut request = self.requests.get(at).clone();
+        self.requests.remove(at);
+        request.left -= event.sectors;
+        let rest = self.devices.key(event.device, event.sector + u64::from(event.sectors));
+        self.requests.add(rest, request);
     }
 
     #[cold]
@@ -456,14 +391,14 @@ impl Join {
         for request in gone {
             self.drop_request(&request, watcher);
         }
-        let open = self.pieces.len + self.requests.len;
+        let open = self.pieces.len() + self.requests.len();
         self.limit = (open + open / 2).max(LIMIT);
     }
 
     /// End of the trace: open requests never complete.
     pub fn finish<W: Watcher>(&mut self, watcher: &mut W) {
         if self.issued == 0 {
-            self.unfinished += self.pieces.len as u64;
+            self.unfinished += self.pieces.len() as u64;
         }
         let mut gone = Vec::new();
         self.requests.forget(|_| true, |request| gone.push(request));

@@ -20,6 +20,7 @@ pub mod ftrace;
 pub mod iolog;
 pub mod join;
 pub mod lines;
+mod open;
 pub mod pages;
 pub mod recording;
 pub mod relay;

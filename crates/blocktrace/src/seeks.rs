@@ -46,11 +46,10 @@ impl Seeks {
         let Some((last_start, last_end)) = self.last.replace((sector, end)) else { return false };
         self.followed += 1;
         let absolute = sector.abs_diff(last_end);
-        let touches = |place: u64| last_start <= place && place <= last_end;
-        let closeness = if touches(sector) || touches(end) {
+        let closeness = if sector >= last_start {
+            sector.saturating_sub(last_end)
+        } else if last_start <= end && end <= last_end {
             0
-        } else if sector > last_end {
-            sector - last_end
         } else {
             last_start - sector
         };

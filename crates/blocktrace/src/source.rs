@@ -7,6 +7,14 @@ use crate::event::{Event, Names};
 pub trait Source {
     /// Fill the empty `batch` with events in time order; leave it empty at the end of the trace.
     fn fill(&mut self, batch: &mut Vec<Event>);
+    /// Pass the next events to `take` in time order, with what [`Source::completes`] then says.
+    /// Return false at the end of the trace. `batch` is space for them.
+    fn pass(&mut self, batch: &mut Vec<Event>, take: &mut dyn FnMut(bool, &[Event])) -> bool {
+        batch.clear();
+        self.fill(batch);
+        take(self.completes(), batch);
+        !batch.is_empty()
+    }
     fn names(&self) -> &Names;
     fn damages(&self) -> &Damages;
     fn format(&self) -> &'static str;

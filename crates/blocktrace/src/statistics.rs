@@ -1,6 +1,8 @@
 //! Statistics of a trace, in total and per process. Implements [`crate::join::Watcher`]; `summary`
 //! converts the result to a record.
 
+mod depth;
+mod sizes;
 mod summary;
 
 use headrace_model::histogram::Histogram;
@@ -11,6 +13,8 @@ use crate::event::{Event, Op};
 use crate::flight::{Change, Flight};
 use crate::join::{Piece, Request, Watcher};
 use crate::seeks::Seeks;
+use depth::Depth;
+use sizes::Sizes;
 
 pub use summary::{summarise, Latency, OpSummary, Part, Summary};
 
@@ -18,7 +22,6 @@ const SECTOR_BYTES: u64 = 512;
 /// Maximum number of processes counted separately; later ones are counted together.
 const PROCESSES_AT_MOST: usize = 1024;
 const DEPTHS: usize = 1025;
-const SIZES_AT_MOST: usize = 1024;
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Amount {
@@ -27,41 +30,20 @@ pub struct Amount {
 }
 
 impl Amount {
+    #[inline]
     fn add(&mut self, sectors: u32) {
         self.count += 1;
         self.bytes += u64::from(sectors) * SECTOR_BYTES;
+    }
+
+    fn merge(&mut self, other: Amount) {
+        self.count += other.count;
+        self.bytes += other.bytes;
     }
 }
 
 /// Counts by operation: read, write, flush, discard.
 type ByOp = [Amount; 4];
-
-/// Number of requests in flight over time.
-#[derive(Clone, Debug)]
-struct Depth {
-    now: usize,
-    since_ns: u64,
-    max: usize,
-    time_ns: Vec<u64>,
-    sum: u128,
-}
-
-impl Depth {
-    fn new(bins: usize) -> Depth {
-        Depth { now: 0, since_ns: 0, max: 0, time_ns: vec![0; bins], sum: 0 }
-    }
-
-    fn change(&mut self, now_ns: u64, by: i64) {
-        let span = now_ns.saturating_sub(self.since_ns);
-        self.since_ns = now_ns;
-        self.sum += span as u128 * self.now as u128;
-        if let Some(last) = self.time_ns.len().checked_sub(1) {
-            self.time_ns[self.now.min(last)] += span;
-        }
-        self.now = (self.now as i64 + by).max(0) as usize;
-        self.max = self.max.max(self.now);
-    }
-}
 
 struct Process {
     /// `None`: all processes beyond `PROCESSES_AT_MOST`, or the total.
@@ -79,9 +61,7 @@ struct Process {
 }
 
 impl Process {
-    fn new(pid: Option<u32>, now_ns: u64, bins: usize) -> Process {
-        let mut depth = Depth::new(bins);
-        depth.since_ns = now_ns;
+    fn new(pid: Option<u32>, now_ns: u64) -> Process {
         Process {
             pid,
             queued: ByOp::default(),
@@ -91,33 +71,53 @@ impl Process {
             queue_seeks: Seeks::default(),
             queue_to_complete: Histogram::default(),
             dispatch_to_complete: Histogram::default(),
-            depth,
+            depth: Depth::new(0, now_ns),
             first_ns: now_ns,
             last_ns: now_ns,
         }
     }
+
+    /// Add the counts and latencies of another process.
+    fn merge(&mut self, other: &Process) {
+        for op in 0..self.queued.len() {
+            self.queued[op].merge(other.queued[op]);
+            self.issued[op].merge(other.issued[op]);
+            self.completed[op].merge(other.completed[op]);
+        }
+        self.queue_to_complete.merge(&other.queue_to_complete);
+        self.dispatch_to_complete.merge(&other.dispatch_to_complete);
+    }
 }
 
-/// All statistics of a trace.
+/// What is counted per device; seeks are those of its arm.
+#[derive(Default)]
+struct Device {
+    number: u32,
+    /// Issued requests; queued pieces in a trace without issues.
+    amount: Amount,
+    seeks: Seeks,
+    queue_seeks: Seeks,
+}
+
+/// All statistics of a trace. What processes have counts of is added up at the end.
 pub struct Statistics {
-    total: Option<Process>,
     processes: Vec<Process>,
     by_pid: FxHashMap<u32, u32>,
     /// Index of the aggregate of all processes beyond `PROCESSES_AT_MOST`.
     others: Option<usize>,
-    /// Process ID of the last event, and the index of its process.
-    last_pid: Option<u32>,
+    /// Process ID of the last event, if there was one, and the index of its process.
+    last_pid: u32,
     last_process: usize,
-    devices: FxHashMap<u32, Amount>,
-    last_device: Option<u32>,
-    of_device: Amount,
-    /// Position of the last request of each device: seeks are counted per drive.
-    device_seeks: FxHashMap<u32, (Seeks, Seeks)>,
-    seeks: (Seeks, Seeks),
+    first_ns: u64,
+    last_ns: u64,
+    /// Of all processes.
+    depth: Depth,
+    devices: Vec<Device>,
+    last_device: usize,
     merges: u64,
     requeues: u64,
     strays: u64,
-    sizes: [FxHashMap<u32, u64>; 4],
+    sizes: [Sizes; 4],
     pieces_to_complete: Histogram,
     sector_low: u64,
     sector_high: u64,
@@ -133,17 +133,16 @@ pub struct Statistics {
 impl Default for Statistics {
     fn default() -> Self {
         Statistics {
-            total: None,
             processes: Vec::new(),
             by_pid: FxHashMap::default(),
             others: None,
-            last_pid: None,
+            last_pid: 0,
             last_process: 0,
-            devices: FxHashMap::default(),
-            last_device: None,
-            of_device: Amount::default(),
-            device_seeks: FxHashMap::default(),
-            seeks: Default::default(),
+            first_ns: 0,
+            last_ns: 0,
+            depth: Depth::new(DEPTHS, 0),
+            devices: Vec::new(),
+            last_device: 0,
             merges: 0,
             requeues: 0,
             strays: 0,
@@ -160,11 +159,21 @@ impl Default for Statistics {
 }
 
 impl Statistics {
-    fn process(&mut self, pid: u32, now_ns: u64) -> usize {
-        if self.last_pid == Some(pid) {
-            return self.last_process;
+    /// Return the process of an event at this time.
+    #[inline]
+    fn at(&mut self, pid: u32, now_ns: u64) -> &mut Process {
+        if self.last_pid != pid || self.processes.is_empty() {
+            self.change_process(pid, now_ns);
         }
-        let at = match self.by_pid.get(&pid) {
+        self.last_ns = now_ns;
+        let one = &mut self.processes[self.last_process];
+        one.last_ns = now_ns;
+        one
+    }
+
+    fn change_process(&mut self, pid: u32, now_ns: u64) {
+        self.last_pid = pid;
+        self.last_process = match self.by_pid.get(&pid) {
             Some(&at) => at as usize,
             None => {
                 let at = self.new_process(pid, now_ns);
@@ -174,30 +183,23 @@ impl Statistics {
                 at
             }
         };
-        (self.last_pid, self.last_process) = (Some(pid), at);
-        at
     }
 
     /// Return the index at which a process that was not seen before is counted.
     fn new_process(&mut self, pid: u32, now_ns: u64) -> usize {
         let at = self.processes.len();
+        if at == 0 {
+            self.first_ns = now_ns;
+            self.depth = Depth::new(DEPTHS, now_ns);
+        }
         if at < PROCESSES_AT_MOST {
-            self.processes.push(Process::new(Some(pid), now_ns, 0));
+            self.processes.push(Process::new(Some(pid), now_ns));
             return at;
         }
         *self.others.get_or_insert_with(|| {
-            self.processes.push(Process::new(None, now_ns, 0));
+            self.processes.push(Process::new(None, now_ns));
             at
         })
-    }
-
-    fn both(&mut self, pid: u32, now_ns: u64) -> (&mut Process, &mut Process) {
-        let at = self.process(pid, now_ns);
-        let total = self.total.get_or_insert_with(|| Process::new(None, now_ns, DEPTHS));
-        total.last_ns = now_ns;
-        let one = &mut self.processes[at];
-        one.last_ns = now_ns;
-        (total, one)
     }
 
     /// Create statistics that count a request as in flight only if its end is recorded: for traces
@@ -211,26 +213,26 @@ impl Statistics {
     #[inline]
     fn begin(&mut self, time_ns: u64, process: usize, op: Op) {
         let (counts, tag) = (op != Op::Flush, process as u32);
-        let Statistics { flight, total, processes, .. } = self;
+        let Statistics { flight, depth, processes, .. } = self;
         match flight {
-            None if counts => count_change(total, processes, Change { time_ns, tag, by: 1 }),
+            None if counts => count_change(depth, processes, Change { time_ns, tag, by: 1 }),
             None => {}
             Some(flight) => {
-                flight.begin(time_ns, tag, counts, |change| count_change(total, processes, change));
+                flight.begin(time_ns, tag, counts, |change| count_change(depth, processes, change));
             }
         }
     }
 
     #[inline]
     fn end(&mut self, number: u64, time_ns: u64, process: usize, op: Op) {
-        let Statistics { flight, total, processes, .. } = self;
+        let Statistics { flight, depth, processes, .. } = self;
         match flight {
             None if op != Op::Flush => {
-                count_change(total, processes, Change { time_ns, tag: process as u32, by: -1 });
+                count_change(depth, processes, Change { time_ns, tag: process as u32, by: -1 });
             }
             None => {}
             Some(flight) => {
-                flight.end(number, time_ns, |change| count_change(total, processes, change))
+                flight.end(number, time_ns, |change| count_change(depth, processes, change))
             }
         }
     }
@@ -241,31 +243,29 @@ impl Statistics {
         self.by_issue = true;
         self.sizes = Default::default();
         (self.sector_low, self.sector_high) = (u64::MAX, 0);
-        self.devices.clear();
-        self.of_device = Amount::default();
+        self.devices.iter_mut().for_each(|device| device.amount = Amount::default());
         self.flight = self.flight.take().map(|_| Flight::default());
         self.ended = 0;
-        for process in self.total.iter_mut().chain(&mut self.processes) {
-            process.depth = Depth::new(process.depth.time_ns.len());
-            process.depth.since_ns = process.first_ns;
+        self.depth = Depth::new(DEPTHS, self.first_ns);
+        for process in &mut self.processes {
+            process.depth = Depth::new(0, process.first_ns);
         }
     }
 
-    fn change_device(&mut self, device: u32) {
-        if self.last_device != Some(device) {
-            self.leave_device();
-            self.last_device = Some(device);
-            self.of_device = self.devices.get(&device).copied().unwrap_or_default();
-            self.seeks = self.device_seeks.remove(&device).unwrap_or_default();
+    #[inline]
+    fn on(&mut self, number: u32) -> &mut Device {
+        if self.devices.get(self.last_device).is_none_or(|last| last.number != number) {
+            self.change_device(number);
         }
+        &mut self.devices[self.last_device]
     }
 
-    /// Store what was counted for the last device.
-    fn leave_device(&mut self) {
-        if let Some(device) = self.last_device.take() {
-            self.devices.insert(device, self.of_device);
-            self.device_seeks.insert(device, std::mem::take(&mut self.seeks));
-        }
+    fn change_device(&mut self, number: u32) {
+        let known = self.devices.iter().position(|device| device.number == number);
+        self.last_device = known.unwrap_or_else(|| {
+            self.devices.push(Device { number, ..Device::default() });
+            self.devices.len() - 1
+        });
     }
 
     fn place(&mut self, sector: u64, sectors: u32, op: Op) {
@@ -273,25 +273,14 @@ impl Statistics {
             self.sector_low = self.sector_low.min(sector);
             self.sector_high = self.sector_high.max(sector + u64::from(sectors));
         }
-        let sizes = &mut self.sizes[op as usize];
-        if let Some(count) = sizes.get_mut(&sectors) {
-            *count += 1;
-            return;
-        }
-        // If there are too many different sizes, count new ones under the next power of two.
-        let full = sizes.len() >= SIZES_AT_MOST;
-        let size =
-            if full { sectors.checked_next_power_of_two().unwrap_or(u32::MAX) } else { sectors };
-        *sizes.entry(size).or_default() += 1;
+        self.sizes[op as usize].add(sectors);
     }
 }
 
 /// Count a change of the requests in flight, in total and for its process.
 #[inline]
-fn count_change(total: &mut Option<Process>, processes: &mut [Process], change: Change) {
-    if let Some(total) = total {
-        total.depth.change(change.time_ns, i64::from(change.by));
-    }
+fn count_change(depth: &mut Depth, processes: &mut [Process], change: Change) {
+    depth.change(change.time_ns, i64::from(change.by));
     processes[change.tag as usize].depth.change(change.time_ns, i64::from(change.by));
 }
 
@@ -302,96 +291,92 @@ fn moves(op: Op) -> bool {
 impl Watcher for Statistics {
     #[inline]
     fn queued(&mut self, event: &Event, _: &Piece) {
+        let Event { time_ns, sector, sectors, pid, device, op, .. } = *event;
         self.events += 1;
-        self.change_device(event.device);
         let by_issue = self.by_issue;
-        let (total, one) = self.both(event.pid, event.time_ns);
-        total.queued[event.op as usize].add(event.sectors);
-        one.queued[event.op as usize].add(event.sectors);
+        let one = self.at(pid, time_ns);
+        one.queued[op as usize].add(sectors);
         // Only traces without issues are analysed by queue events.
         if by_issue {
             return;
         }
-        if moves(event.op) {
-            one.queue_seeks.add(event.sector, event.sectors);
-            self.seeks.1.add(event.sector, event.sectors);
-            self.place(event.sector, event.sectors, event.op);
-            self.of_device.add(event.sectors);
+        if moves(op) {
+            one.queue_seeks.add(sector, sectors);
+            let device = self.on(device);
+            device.queue_seeks.add(sector, sectors);
+            device.amount.add(sectors);
+            self.place(sector, sectors, op);
         }
-        self.begin(event.time_ns, self.last_process, event.op);
+        self.begin(time_ns, self.last_process, op);
     }
 
     fn merged(&mut self, event: &Event) {
         self.events += 1;
         self.merges += 1;
-        self.both(event.pid, event.time_ns);
+        self.at(event.pid, event.time_ns);
     }
 
     #[inline]
     fn issued(&mut self, request: &Request) {
+        let Request { issue_ns, sector, sectors, device, pid, op, .. } = *request;
         self.events += 1;
-        self.change_device(request.device);
         if !self.by_issue {
             self.begin_counting_issues();
         }
-        let (total, one) = self.both(request.pid, request.issue_ns);
-        for part in [total, one] {
-            part.issued[request.op as usize].add(request.sectors);
+        let one = self.at(pid, issue_ns);
+        one.issued[op as usize].add(sectors);
+        if moves(op) {
+            one.seeks.add(sector, sectors);
         }
-        if moves(request.op) {
-            one_seek(&mut self.processes[self.last_process], request);
-            self.seeks.0.add(request.sector, request.sectors);
+        let device = self.on(device);
+        device.amount.add(sectors);
+        if moves(op) {
+            device.seeks.add(sector, sectors);
         }
-        self.place(request.sector, request.sectors, request.op);
-        self.of_device.add(request.sectors);
-        self.begin(request.issue_ns, self.last_process, request.op);
+        self.place(sector, sectors, op);
+        self.begin(issue_ns, self.last_process, op);
     }
 
     fn requeued(&mut self, request: &Request, requeue_ns: u64) {
         self.events += 1;
         self.requeues += 1;
-        let (total, one) = self.both(request.pid, requeue_ns);
-        for part in [total, one] {
-            let amount = &mut part.issued[request.op as usize];
-            amount.count -= 1;
-            amount.bytes -= u64::from(request.sectors) * SECTOR_BYTES;
-        }
+        let amount = &mut self.at(request.pid, requeue_ns).issued[request.op as usize];
+        amount.count -= 1;
+        amount.bytes -= u64::from(request.sectors) * SECTOR_BYTES;
         self.end(request.number, requeue_ns, self.last_process, request.op);
     }
 
     fn dropped(&mut self, request: &Request, _: bool) {
-        let Statistics { flight, total, processes, .. } = self;
+        let Statistics { flight, depth, processes, .. } = self;
         if let Some(flight) = flight {
-            flight.drop(request.number, |change| count_change(total, processes, change));
+            flight.drop(request.number, |change| count_change(depth, processes, change));
         }
     }
 
     #[inline]
     fn completed(&mut self, request: &Request, complete_ns: u64) {
         self.events += 1;
-        let (total, one) = self.both(request.pid, complete_ns);
         let dispatch_ns = complete_ns - request.issue_ns;
-        for part in [total, one] {
-            part.completed[request.op as usize].add(request.sectors);
-            part.dispatch_to_complete.add(dispatch_ns);
-            for piece in request.pieces() {
-                part.queue_to_complete.add(complete_ns - piece.queue_ns);
-            }
+        let one = self.at(request.pid, complete_ns);
+        one.completed[request.op as usize].add(request.sectors);
+        one.dispatch_to_complete.add(dispatch_ns);
+        if let Some(piece) = &request.first {
+            one.queue_to_complete.add(complete_ns - piece.queue_ns);
         }
-        for _ in request.pieces() {
-            self.pieces_to_complete.add(dispatch_ns);
+        for piece in &request.merged {
+            one.queue_to_complete.add(complete_ns - piece.queue_ns);
         }
+        let pieces = u64::from(request.first.is_some()) + request.merged.len() as u64;
+        self.pieces_to_complete.add_times(dispatch_ns, pieces);
         self.ended += u64::from(request.op != Op::Flush);
         self.end(request.number, complete_ns, self.last_process, request.op);
     }
 
     fn piece_completed(&mut self, event: &Event, piece: &Piece) {
         self.events += 1;
-        let (total, one) = self.both(piece.pid, event.time_ns);
-        for part in [total, one] {
-            part.completed[event.op as usize].add(event.sectors);
-            part.queue_to_complete.add(event.time_ns - piece.queue_ns);
-        }
+        let one = self.at(piece.pid, event.time_ns);
+        one.completed[event.op as usize].add(event.sectors);
+        one.queue_to_complete.add(event.time_ns - piece.queue_ns);
         if !self.by_issue {
             self.ended += u64::from(piece.op != Op::Flush);
             self.end(piece.number, event.time_ns, self.last_process, piece.op);
@@ -402,12 +387,8 @@ impl Watcher for Statistics {
         self.events += 1;
         self.strays += 1;
         // Time advances; the process is unknown.
-        if let Some(total) = self.total.as_mut() {
-            total.last_ns = event.time_ns;
+        if !self.processes.is_empty() {
+            self.last_ns = event.time_ns;
         }
     }
-}
-
-fn one_seek(process: &mut Process, request: &Request) {
-    process.seeks.add(request.sector, request.sectors);
 }

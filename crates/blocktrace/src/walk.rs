@@ -44,16 +44,12 @@ pub fn walk<W: Watcher>(
     let mut source = open(files)?;
     let mut join = Join::default();
     let mut batch = Vec::with_capacity(BATCH);
-    loop {
-        batch.clear();
-        source.fill(&mut batch);
-        if batch.is_empty() {
-            break;
-        }
-        join.expect_completions(source.completes());
-        for event in batch.iter().filter(|event| filter.lets(event)) {
+    while source.pass(&mut batch, &mut |completes, events| {
+        join.expect_completions(completes);
+        for event in events.iter().filter(|event| filter.lets(event)) {
             join.take(event, watcher);
         }
+    }) {
         if !after(watcher) {
             break;
         }

@@ -29,6 +29,7 @@ impl Default for Histogram {
     }
 }
 
+#[inline]
 fn bin_of(value: u64) -> usize {
     let sub = 1u64 << BINS_PER_OCTAVE_LOG2;
     if value < sub {
@@ -49,11 +50,23 @@ fn lower_of(bin: usize) -> u64 {
 }
 
 impl Histogram {
+    #[inline]
     pub fn add(&mut self, value: Nanos) {
         self.counts[bin_of(value)] += 1;
         self.count += 1;
         self.sum_ns += u128::from(value);
         self.max_ns = self.max_ns.max(value);
+    }
+
+    /// Add a value several times.
+    #[inline]
+    pub fn add_times(&mut self, value: Nanos, times: u64) {
+        if times > 0 {
+            self.counts[bin_of(value)] += times;
+            self.count += times;
+            self.sum_ns += u128::from(value) * u128::from(times);
+            self.max_ns = self.max_ns.max(value);
+        }
     }
 
     pub fn merge(&mut self, other: &Histogram) {
@@ -116,6 +129,16 @@ mod tests {
             assert!(bin < BINS && lower_of(bin) <= value, "{value}");
             assert!(bin + 1 == BINS || value < lower_of(bin + 1), "{value}");
         }
+    }
+
+    #[test]
+    fn a_value_added_several_times_counts_as_often() {
+        let (mut once, mut several) = (Histogram::default(), Histogram::default());
+        for (value, times) in [(7, 3), (1 << 40, 2), (u64::MAX, 0)] {
+            several.add_times(value, times);
+            (0..times).for_each(|_| once.add(value));
+        }
+        assert_eq!(several, once);
     }
 
     #[test]

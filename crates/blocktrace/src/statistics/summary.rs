@@ -1,15 +1,14 @@
 //! Converts the statistics of a trace to a record: rates, fractions, distributions.
 
 use headrace_model::histogram::Histogram;
-use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::{count_change, moves, Amount, Process, Statistics, SECTOR_BYTES};
+use super::{count_change, moves, Amount, Device, Process, Statistics, SECTOR_BYTES};
 use std::path::PathBuf;
 
 use crate::damage::Damage;
 use crate::event::{Names, Op, OPS};
-use crate::seeks::{Distances, Seeks};
+use crate::seeks::Distances;
 use crate::walk::{walk, Filter, Walked};
 
 /// Latencies for a record.
@@ -167,16 +166,23 @@ impl Statistics {
 
     /// Account for everything up to the end of the trace and return the total.
     fn close(&mut self) -> Option<Process> {
-        let Statistics { flight, total, processes, .. } = self;
+        let Statistics { flight, depth, processes, .. } = self;
         if let Some(flight) = flight {
-            flight.finish(|change| count_change(total, processes, change));
+            flight.finish(|change| count_change(depth, processes, change));
         }
-        let mut total = self.total.take()?;
-        self.leave_device();
+        if processes.is_empty() {
+            return None;
+        }
+        let mut total = Process::new(None, self.first_ns);
+        total.last_ns = self.last_ns;
+        total.depth = self.depth.clone();
         total.depth.change(total.last_ns, 0);
+        self.processes.iter().for_each(|process| total.merge(process));
         let by_issue = self.by_issue;
-        let seeks = self.device_seeks.values().map(|pair| if by_issue { &pair.0 } else { &pair.1 });
-        total.seeks = seeks.fold(Seeks::default(), |sum, seeks| sum.and(seeks));
+        for device in &self.devices {
+            let seeks = if by_issue { &device.seeks } else { &device.queue_seeks };
+            total.seeks = total.seeks.and(seeks);
+        }
         for process in &mut self.processes {
             process.depth.change(process.last_ns, 0);
             if !by_issue {
@@ -188,14 +194,8 @@ impl Statistics {
 
     /// Return the number of requests by size in bytes, for each operation.
     fn size_counts(&self) -> Vec<Vec<(u64, u64)>> {
-        let of_op = |sizes: &FxHashMap<u32, u64>| {
-            let bytes = |&sectors: &u32| u64::from(sectors) * SECTOR_BYTES;
-            let mut sizes: Vec<_> =
-                sizes.iter().map(|(size, &count)| (bytes(size), count)).collect();
-            sizes.sort_unstable();
-            sizes
-        };
-        self.sizes.iter().map(of_op).collect()
+        let bytes = |(sectors, count)| (u64::from(sectors) * SECTOR_BYTES, count);
+        self.sizes.iter().map(|sizes| sizes.counts().into_iter().map(bytes).collect()).collect()
     }
 
     /// Return major number, minor number and requests of each device.
@@ -203,8 +203,8 @@ impl Statistics {
         let mut devices: Vec<(u32, u32, u64)> = self
             .devices
             .iter()
-            .filter(|(_, amount)| amount.count > 0)
-            .map(|(device, amount)| (device >> 20, device & 0xf_ffff, amount.count))
+            .filter(|device| device.amount.count > 0)
+            .map(|Device { number, amount, .. }| (number >> 20, number & 0xf_ffff, amount.count))
             .collect();
         devices.sort_unstable();
         devices
