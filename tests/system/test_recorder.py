@@ -11,10 +11,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from command_server import run_command
 from headrace.datasets import DatasetSpec, materialise
+from headrace.profiles.arena import Arena
+from headrace.profiles.preloading import preloaded
 from headrace.profiles.programs import ProgramError
 from headrace.profiles.recorder import record
 from headrace.profiles.steps import Op, Recording, load
@@ -76,6 +79,43 @@ os.pread(fd, 10, 20)
     assert 0.14 < steps.cpu_ns[1] * 1e-9 < 0.25
     assert steps.cpu_ns[2] * 1e-9 < 0.05
     assert (steps.start_ns[2] - steps.end_ns[1]) * 1e-9 > 0.19
+
+
+def test_cpu_times_of_many_small_calls_add_up(data: Path, tmp_path: Path) -> None:
+    """Between calls that follow each other closely, no one asks the kernel for the CPU time."""
+    code = """
+import os, sys, time
+fd = os.open(sys.argv[1], os.O_RDONLY)
+def reads(last):
+    os.pread(fd, 10, 0)
+    begin = time.thread_time_ns()
+    for n in range(3000):
+        os.pread(fd, 9, n)
+        if n % 100 == 0:
+            time.sleep(0.001)
+    spent = time.thread_time_ns() - begin
+    os.pread(fd, last, 0)
+    print(spent, flush=True)
+reads(11)
+if os.fork() == 0:
+    reads(12)
+    os._exit(0)
+os.wait()
+"""
+    with Arena([tmp_path]) as arena, preloaded(arena) as environment:
+        ended = subprocess.run(
+            python(code, data), env=environment, capture_output=True, text=True, check=True
+        )
+        records = arena.read().records
+    of_reads = records[(records["op"] == Op.READ) & np.isin(records["asked"], (10, 11, 12))]
+    of_reads = of_reads[of_reads["offset"] == 0]
+    for length, spent_ns in zip((11, 12), map(int, ended.stdout.split()), strict=True):
+        last = of_reads[of_reads["asked"] == length][0]
+        first = of_reads[(of_reads["asked"] == 10) & (of_reads["thread"] == last["thread"])][0]
+        until_ns = int(first["cpu_start_ns"]) + int(first["cpu_within_ns"])
+        # 30 ms were slept. Readings are up to 0.1 ms old.
+        assert abs(int(last["cpu_start_ns"]) - until_ns - spent_ns) < 2_000_000
+    assert (records["cpu_within_ns"] < 4_000_000_000).all()
 
 
 def test_threads_children_and_programs_that_they_become(data: Path, tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 //! The last record of a process image.
 
 use crate::arena::{self, Fact};
+use crate::clocks::process_cpu;
 use crate::descriptors;
 use crate::maps;
 use crate::names;
 use crate::process::{self, end};
-use crate::record::{begin, bytes_read, cpu_wait, process_cpu, Call, Op};
+use crate::record::{begin, bytes_read, cpu_wait, Call, Op};
 use crate::writer;
 
 /// Record the end of the process or its image. `loaded`: objects loaded since the start.

@@ -13,6 +13,7 @@
 //! (`streams.rs`).
 
 mod arena;
+mod clocks;
 mod descriptors;
 mod files;
 mod finish;

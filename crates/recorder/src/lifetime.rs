@@ -5,12 +5,12 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use libc::{c_char, c_int, pid_t};
 
+use crate::clocks::now;
 use crate::finish::finish;
 use crate::kernel;
 use crate::names;
 use crate::process;
 use crate::real;
-use crate::record::now;
 use crate::streams;
 use crate::syscalls;
 use crate::text::Digits;

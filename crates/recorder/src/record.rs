@@ -1,5 +1,6 @@
 //! Records: what was requested, when, and the thread's CPU time until then.
 
+use crate::clocks::{self, Clocks};
 use crate::kernel;
 use crate::segment::{self, Slot};
 use crate::writer;
@@ -71,30 +72,6 @@ pub struct Call {
     pub failed: bool,
 }
 
-/// Clocks at the start of a call.
-#[derive(Clone, Copy)]
-pub struct Begun {
-    start_ns: u64,
-    cpu_ns: u64,
-}
-
-fn clock(which: libc::clockid_t) -> u64 {
-    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `at` is valid; these clocks always exist, so `errno` is unchanged.
-    unsafe { libc::clock_gettime(which, &mut at) };
-    (at.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(at.tv_nsec as u64)
-}
-
-/// Return the time of the monotonic clock.
-pub fn now() -> u64 {
-    clock(libc::CLOCK_MONOTONIC)
-}
-
-/// Return the CPU time of the whole process.
-pub fn process_cpu() -> u64 {
-    clock(libc::CLOCK_PROCESS_CPUTIME_ID)
-}
-
 /// Read a file in /proc. This opens a descriptor for a short time, so it is only used when no other
 /// thread of the program can open files (start of an image) or when the process ends.
 fn proc_text<'a>(path: &[u8], to: &'a mut [u8]) -> &'a [u8] {
@@ -133,15 +110,19 @@ pub fn bytes_read() -> (u64, u64) {
         .map_or((0, 0), |rest| (number(rest), number(rest) + text.len() as u64))
 }
 
+/// Clocks at the start of a call.
+pub type Begun = Clocks;
+
 /// Read the clocks before a call is forwarded.
 pub fn begin() -> Begun {
-    Begun { cpu_ns: clock(libc::CLOCK_THREAD_CPUTIME_ID), start_ns: now() }
+    clocks::before()
 }
 
 /// Write the record of a call after it returned. Calls of the program use [`crate::process::end`].
 pub fn push(begun: Begun, op: Op, call: Call) {
-    let end_ns = now();
-    let cpu_ns = clock(libc::CLOCK_THREAD_CPUTIME_ID).wrapping_sub(begun.cpu_ns);
+    let ended = clocks::after();
+    // Less only where the time that the thread waited was taken for CPU time.
+    let cpu_ns = ended.cpu_ns.saturating_sub(begun.cpu_ns);
     writer::with_slots(1, |slot, thread| {
         // SAFETY: the slot belongs to this thread; its kind is written last.
         unsafe {
@@ -150,8 +131,8 @@ pub fn push(begun: Begun, op: Op, call: Call) {
                 failed: u8::from(call.failed),
                 flags: call.flags,
                 file: call.file,
-                start_ns: begun.start_ns,
-                end_ns,
+                start_ns: begun.now_ns,
+                end_ns: ended.now_ns,
                 cpu_start_ns: begun.cpu_ns,
                 cpu_within_ns: cpu_ns.min(u64::from(u32::MAX)) as u32,
                 thread,
