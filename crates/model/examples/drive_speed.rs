@@ -1,7 +1,8 @@
 //! How many requests a second of CPU the drive models serve: `cargo run --release --example drive_speed`.
 //!
-//! Takes drive tables as JSON files, or measures a disk and an SSD of its own. CPU time of the thread, so that
-//! other load on the machine does not count.
+//! Takes drive tables as JSON files, or measures a disk and an SSD of its own. With `--depths` it
+//! measures disks whose write caches hold 4, 64 and 256 ranges, at several depths. CPU time of the
+//! thread, so that other load on the machine does not count.
 
 use std::time::Duration;
 
@@ -54,8 +55,30 @@ fn measure(spec: &DriveSpec, rw: Rw, iodepth: u32, requests: u64) {
     );
 }
 
+/// Measure disks that differ in their write caches, random and sequential, at several depths.
+fn measure_depths() {
+    for extents in [4, 64, 256] {
+        let mut table: serde_json::Value = serde_json::from_str(DISK).expect("a table");
+        table["name"] = format!("disk, cache of {extents}").into();
+        table["buffer"] = serde_json::json!({ "write_cache_extents": extents });
+        let spec = DriveSpec::from_json(&table.to_string()).expect("a drive table");
+        for iodepth in [1, 4, 32] {
+            for rw in [Rw::RandRead, Rw::RandWrite, Rw::RandRw] {
+                measure(&spec, rw, iodepth, 2_000_000);
+            }
+        }
+        for rw in [Rw::Read, Rw::Write] {
+            measure(&spec, rw, 1, 2_000_000);
+        }
+    }
+}
+
 fn main() {
     let files: Vec<String> = std::env::args().skip(1).collect();
+    if files == ["--depths"] {
+        measure_depths();
+        return;
+    }
     let texts: Vec<String> = if files.is_empty() {
         vec![DISK.into(), SSD.into()]
     } else {

@@ -1,8 +1,9 @@
 //! The disk arm: scheduling, seeks, rotational delays, media reads and writes.
 
 use super::geometry::Place;
+use super::scoring::{Head, Reach};
 use super::spec::ReadAhead;
-use super::waiting::{Head, Order, Reach};
+use super::waiting::Order;
 use super::{Access, Arm, Hdd, Stream};
 use crate::request::{Nanos, Status};
 
@@ -64,7 +65,7 @@ impl Hdd {
 
     /// Start the next work of the idle arm.
     pub(super) fn decide(&mut self, now: Nanos) {
-        let destage = !self.cache.extents.is_empty()
+        let destage = !self.cache.is_empty()
             && (self.waiting.is_empty() || (self.destage_next && self.destage_presses()));
         self.destage_next = !destage;
         if destage {
@@ -79,8 +80,10 @@ impl Hdd {
         let seen = self.waiting.seen(now, &self.order);
         let streamed = self.arm.stream.and_then(|stream| {
             let (start, end) = (stream.along, self.segments.end(stream.segment));
-            let mut places = self.waiting.places()[..seen].iter();
-            places.position(|place| start <= place.along && place.along <= end)
+            // The arm's cylinder is that of the access before the stream.
+            let last = self.geometry.cylinder_at(end.min(self.geometry.along_end));
+            let cylinders = self.arm.cylinder..=last;
+            self.waiting.first_within(seen, start..=end, cylinders)
         });
         let index = streamed.unwrap_or_else(|| {
             let head = Head {
@@ -90,12 +93,12 @@ impl Hdd {
             };
             let read = Reach { seek: &self.seek, settle_ns: 0 };
             let write = Reach { seek: &self.seek_write, settle_ns: self.write_settle_ns };
-            self.waiting.choose(seen, &head, read, write, |access| access.write)
+            self.waiting.choose(seen, &head, read, write)
         });
         if self.waiting.len() + self.blocked.len() == self.depth {
             self.room_since = now;
         }
-        let (place, access) = self.waiting.remove(index);
+        let (place, access, _) = self.waiting.remove(index);
         if access.write {
             self.write_through(now, &place, &access);
         } else {
@@ -224,25 +227,25 @@ impl Hdd {
     }
 
     pub(super) fn destage(&mut self, now: Nanos) {
-        let extents = &mut self.cache.extents;
         // No command waits for a cached write, unless a flush does.
         let age_limit_ns =
             if self.flushes.is_empty() { Nanos::MAX } else { self.order.age_limit_ns };
-        let seen = extents.seen(now, &Order { age_limit_ns, ..self.order });
-        let behind = |place: &Place| place.along == self.arm.along && self.arm.free_at == now;
-        let index = match extents.places().iter().position(behind) {
-            Some(index) if seen > 1 => index,
-            _ => {
-                let head = Head {
-                    phase_turns: self.geometry.angle_turns(now + self.phase_ns),
-                    cylinder: self.arm.cylinder_at(now, &self.geometry),
-                    turn_ns: self.geometry.turn_ns,
-                };
-                let write = Reach { seek: &self.seek_write, settle_ns: self.write_settle_ns };
-                extents.choose(seen, &head, write, write, |_| true)
-            }
+        let seen = self.cache.seen(now, &Order { age_limit_ns, ..self.order });
+        let behind = if seen > 1 && self.arm.free_at == now {
+            self.cache.beginning_at(self.arm.along)
+        } else {
+            None
         };
-        let (place, extent) = self.cache.extents.remove(index);
+        let index = behind.unwrap_or_else(|| {
+            let head = Head {
+                phase_turns: self.geometry.angle_turns(now + self.phase_ns),
+                cylinder: self.arm.cylinder_at(now, &self.geometry),
+                turn_ns: self.geometry.turn_ns,
+            };
+            let write = Reach { seek: &self.seek_write, settle_ns: self.write_settle_ns };
+            self.cache.choose(seen, &head, write)
+        });
+        let (place, extent) = self.cache.remove(index);
         self.write_media(now, &place, extent.here);
         self.destaging = Some(extent);
     }
@@ -275,8 +278,8 @@ impl Hdd {
             }
         }
         let was_full = self.waiting.len() + self.blocked.len() == self.depth;
-        while let Some(write) = self.blocked.front().copied() {
-            if !self.cache_write(now, now.max(write.ready), &write) {
+        while let Some((write, place)) = self.blocked.front().copied() {
+            if !self.cache_write(now, now.max(write.ready), &write, place) {
                 break;
             }
             self.blocked.pop_front();

@@ -41,7 +41,10 @@ impl Hdd {
         let (request, after_write) = (front.request, front.after_write);
         let end = request.sector + u64::from(request.sectors);
         let hit = match request.op {
-            Op::Read => self.cache.holds(request.sector, end) || self.read_hits(now, &request),
+            Op::Read => {
+                let place = self.geometry.place(request.sector, request.sectors);
+                self.cache.holds(place.along, request.sector, end) || self.read_hits(now, &place)
+            }
             Op::Write | Op::WriteZeroes => self.buffers(&request),
             Op::Flush | Op::Discard => return false,
         };
@@ -56,9 +59,8 @@ impl Hdd {
     }
 
     /// Return whether the first sector of a read is in the buffer or is being read ahead.
-    fn read_hits(&mut self, now: Nanos, request: &Request) -> bool {
+    fn read_hits(&mut self, now: Nanos, place: &Place) -> bool {
         self.note_stream(now);
-        let place = self.geometry.place(request.sector, request.sectors);
         let Some(segment) = self.segments.find(place.along) else { return false };
         let coming = self.arm.stream.is_some_and(|stream| {
             stream.segment == segment && place.along < stream.limit && now >= stream.since
@@ -70,11 +72,11 @@ impl Hdd {
         let bytes = u64::from(request.sectors) * SECTOR_BYTES;
         let over_link = (bytes as i64 as f64 * self.link_ns_per_byte) as i64 as Nanos;
         let end = request.sector + u64::from(request.sectors);
-        if !self.cache.extents.is_empty() && self.cache.holds(request.sector, end) {
+        let mut place = self.geometry.place(request.sector, request.sectors);
+        if !self.cache.is_empty() && self.cache.holds(place.along, request.sector, end) {
             self.send(now, over_link, seq, request.tag);
             return;
         }
-        let mut place = self.geometry.place(request.sector, request.sectors);
         self.note_stream(now);
         if let Some(segment) = self.segments.find(place.along) {
             let held = self.segments.end(segment);
@@ -91,7 +93,7 @@ impl Hdd {
         }
         let link_done = now + over_link;
         let access = Access { tag: request.tag, seq, write: false, link_done, over_link };
-        self.waiting.push(&self.geometry, place, now, access);
+        self.waiting.push(&self.geometry, place, now, false, access);
     }
 
     /// Return whether the write cache takes a write, when it has space.
@@ -112,23 +114,29 @@ impl Hdd {
         if !self.buffers(&request) {
             let over_link = here.saturating_sub(started);
             let access = Access { tag: request.tag, seq, write: true, link_done: here, over_link };
-            self.waiting.push(&self.geometry, place, now, access);
+            self.waiting.push(&self.geometry, place, now, true, access);
             return;
         }
         let arriving = Arriving { ready: here, seq, request, after_write: false, prepared: true };
-        if !self.blocked.is_empty() || !self.cache_write(now, here, &arriving) {
-            self.blocked.push_back(arriving);
+        if !self.blocked.is_empty() || !self.cache_write(now, here, &arriving, place) {
+            self.blocked.push_back((arriving, place));
         }
     }
 
-    pub(super) fn cache_write(&mut self, now: Nanos, done: Nanos, write: &Arriving) -> bool {
+    pub(super) fn cache_write(
+        &mut self,
+        now: Nanos,
+        done: Nanos,
+        write: &Arriving,
+        place: Place,
+    ) -> bool {
         let extent = Extent {
             sector: write.request.sector,
             end: write.request.sector + u64::from(write.request.sectors),
             oldest: write.seq,
             here: write.ready,
         };
-        let taken = self.cache.take(&self.geometry, extent, now);
+        let taken = self.cache.take(&self.geometry, place, extent, now);
         if taken {
             let done = done + self.overheads.completion_ns(true);
             self.done.push(done, write.seq, write.request.tag, Status::Done);
@@ -206,7 +214,7 @@ impl Hdd {
     /// Spin up the spindle if it is stopped at `now`.
     pub(super) fn wake_spindle(&mut self, now: Nanos) {
         let Some(standby_after_ns) = self.standby_after_ns else { return };
-        if !self.cache.extents.is_empty() || !self.waiting.is_empty() {
+        if !self.cache.is_empty() || !self.waiting.is_empty() {
             return;
         }
         let stopped = self.idle_since().saturating_add(standby_after_ns);

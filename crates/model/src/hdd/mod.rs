@@ -11,6 +11,9 @@ mod commands;
 pub mod energy;
 pub mod geometry;
 mod overheads;
+#[cfg(test)]
+mod plain;
+mod scoring;
 pub mod seek;
 pub mod spec;
 pub mod waiting;
@@ -28,7 +31,7 @@ use crate::spec::SpecError;
 use crate::stream::Stream as Random;
 use buffer::Segments;
 use energy::Meter;
-use geometry::Geometry;
+use geometry::{Geometry, Place};
 use overheads::Overheads;
 use seek::SeekCurve;
 use spec::{HddSpec, ReadAhead};
@@ -126,6 +129,8 @@ pub struct Hdd {
     phase_ns: Nanos,
 
     clock: Nanos,
+    /// When the next event is due.
+    next: Moment,
     controller_free: Nanos,
     /// When the command that was prepared last left the controller.
     prepared_at: Nanos,
@@ -138,7 +143,7 @@ pub struct Hdd {
     arriving: VecDeque<Arriving>,
     waiting: Waiting<Access>,
     /// Writes that wait for space in the cache.
-    blocked: VecDeque<Arriving>,
+    blocked: VecDeque<(Arriving, Place)>,
     flushes: VecDeque<Flush>,
     segments: Segments,
     cache: WriteCache,
@@ -189,6 +194,7 @@ impl Hdd {
             spin_up_ns: (spec.power.spin_up_s * 1e9) as Nanos,
             phase_ns: Random::new(seed, "platter").below(geometry.turn_ns),
             clock: 0,
+            next: Moment::NEVER,
             controller_free: 0,
             prepared_at: 0,
             previous_was_write: false,
@@ -225,9 +231,10 @@ impl Hdd {
     /// Process every event that no later command can change.
     fn advance(&mut self, now: Nanos) {
         let horizon = now.max(self.controller_free) + self.overheads.least_ns;
-        loop {
+        while self.next.before(horizon).is_some() {
             let (finish, arrive) = (self.next_finish(), self.next_arrival());
-            let next = finish.min(arrive).min(self.next_decision());
+            self.next = finish.min(arrive).min(self.next_decision());
+            let next = self.next;
             let Some(time) = next.before(horizon) else { break };
             self.clock = time;
             if finish == next {
@@ -265,7 +272,7 @@ impl Hdd {
         let free = self.arm.free_at.max(self.clock);
         if !self.waiting.is_empty() {
             Moment::at(free)
-        } else if self.cache.extents.is_empty() {
+        } else if self.cache.is_empty() {
             Moment::NEVER
         } else if self.destage_presses() {
             Moment::at(free)
@@ -291,7 +298,7 @@ impl Medium for Hdd {
     }
 
     fn energy_j(&self, now: Nanos) -> f64 {
-        let still = self.done.in_flight() == 0 && self.cache.extents.is_empty();
+        let still = self.done.in_flight() == 0 && self.cache.is_empty();
         let after_ns = self.standby_after_ns.filter(|_| still);
         self.meter.joules(now, after_ns.map(|ns| self.idle_since().saturating_add(ns)))
     }
@@ -299,7 +306,7 @@ impl Medium for Hdd {
     /// Return the data in the write cache or being destaged.
     fn unflushed(&mut self, now: Nanos) -> Vec<SectorRange> {
         self.advance(now);
-        let held = self.cache.extents.things().iter().chain(&self.destaging);
+        let held = self.cache.extents().chain(&self.destaging);
         held.map(|e| (e.sector, e.end - e.sector)).collect()
     }
 
@@ -337,6 +344,7 @@ impl Device for Hdd {
         }
         let prepared = !self.overheads.vary();
         self.arriving.push_back(Arriving { ready, seq, request, after_write, prepared });
+        self.next = self.next.min(self.next_arrival());
         self.advance(now);
     }
 
@@ -349,9 +357,8 @@ impl Device for Hdd {
         if self.done.in_flight() == 0 {
             return None;
         }
-        let next = self.next_finish().min(self.next_arrival()).min(self.next_decision());
         // An event at `next` or later cannot complete a request before `next`.
-        next.min(self.done.first().into()).time()
+        self.next.min(self.done.first().into()).time()
     }
 
     fn in_flight(&self) -> usize {
