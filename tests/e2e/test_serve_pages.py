@@ -105,6 +105,17 @@ def test_from_the_list_to_a_report_and_a_trial(served: Served, browser: Chromium
     assert "validity.valid" in browser.evaluate("document.body.innerText")
 
 
+def test_names_of_a_trials_record_are_readable_on_a_phone(
+    served: Served, browser: Chromium
+) -> None:
+    trial = served.get("/results/one/").text.partition("trials/")[2].partition("/")[0]
+    browser.open(f"{served.origin}/results/one/trials/{trial}/", PHONE)
+    names = "[...document.querySelectorAll('.environment th')]"
+    assert browser.evaluate(f"{names}.length") > 20
+    assert browser.evaluate(f"Math.min(...{names}.map((e) => e.clientWidth))") > PHONE / 4
+    assert browser.evaluate("document.documentElement.scrollWidth") <= PHONE
+
+
 def test_the_report_is_that_of_the_command(served: Served, browser: Chromium) -> None:
     browser.open(f"{served.origin}/results/below/two/", DESK)
     browser.wait_for(DRAWN)

@@ -44,7 +44,12 @@ def test_a_job_is_watched_until_it_ends(tmp_path: Path, sleeper: subprocess.Pope
         sleeper.wait()
         browser.wait_for("document.documentElement.dataset.ended === '1'")
         assert "have ended" in browser.evaluate("document.getElementById('live-state').innerText")
-        for wrong in ("kind=pid&names=", "kind=none&names=1"):
+        for wrong, said in (
+            ("kind=pid&names=", "No processes by number are named."),
+            ("kind=none&names=1", "none: allowed: user"),
+        ):
             assert server.get(f"/events/watch?{wrong}").status_code == 404
+            page = server.get(f"/watch?{wrong}").text
+            assert said in page and "Looking for a second" not in page
         browser.open(f"{server.origin}/watch?kind=pid&names=no-number", DESK)
         browser.wait_for("document.getElementById('live-state').innerText.includes('no-number')")

@@ -60,6 +60,22 @@ def test_a_result_set_does_not_differ_from_itself(tmp_path: Path) -> None:
     assert (comparison.only_a, comparison.only_b, comparison.warnings) == ((), (), ())
 
 
+def test_cells_come_in_the_order_of_their_levels(tmp_path: Path) -> None:
+    """Trials are recorded in random order."""
+    cells = [
+        {"target": "disk", "workload": "higgs", "slots": slots, "depth": depth}
+        for slots in (16, 2, 1)
+        for depth in (32, 4, 8)
+    ]
+    write_results(tmp_path / "a", plan_of(cells, 2), Truth())
+    records = read(tmp_path / "a")
+    rates = [
+        each for each in compare(records, records).differences if each.metric == "events_per_s"
+    ]
+    found = [(each.levels["depth"], each.slots) for each in rates]
+    assert found == [(depth, slots) for depth in (4, 8, 32) for slots in (1, 2, 16)]
+
+
 def test_no_common_cell_is_refused_by_name(tmp_path: Path) -> None:
     a = results(tmp_path / "a", Truth())
     b = results(

@@ -122,11 +122,12 @@ def _warnings(a: _Cells, b: _Cells, environment: list[EnvironmentDifference]) ->
 
 
 def cells_of(rows: Any) -> dict[str, np.ndarray]:
-    """Return cell as text -> positions of its trials.
+    """Return cell as text -> positions of its trials, in the order of levels and then of slots.
 
     Factors that do not apply to a cell are left out of the text.
     """
     found: dict[str, list[int]] = {}
+    places: dict[str, tuple[str, str, list[tuple[str, bool, float, str]], int]] = {}
     for position, (target, workload, slots, levels) in enumerate(
         zip(rows["target"], rows["workload"], rows["slots"], rows["levels"], strict=True)
     ):
@@ -141,7 +142,16 @@ def cells_of(rows: Any) -> dict[str, np.ndarray]:
         ]
         text = ", ".join([target, workload, f"slots {slots}", *words])
         found.setdefault(text, []).append(position)
-    return {text: np.array(positions) for text, positions in found.items()}
+        places[text] = (target, workload, [_level_key(*each) for each in varied.items()], slots)
+    # Trials are recorded in random order.
+    return {text: np.array(found[text]) for text in sorted(found, key=places.__getitem__)}
+
+
+def _level_key(name: str, level: object) -> tuple[str, bool, float, str]:
+    """Return what sorts levels of a factor: numbers by value, before all others."""
+    number = float(level) if isinstance(level, int | float) else 0.0
+    words = level if isinstance(level, str) else json.dumps(level)
+    return name, not isinstance(level, int | float), number, words
 
 
 @dataclass(frozen=True)

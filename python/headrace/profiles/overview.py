@@ -14,25 +14,25 @@ def overview_title(recording: Recording) -> str:
 
 def overview_rows(recording: Recording, summary: Summary) -> list[tuple[str, str]]:
     """Return names and values: time, bytes, sizes, order, work between reads, other calls."""
-    work = summary.between_ms_percentiles
+    work = [format_seconds(each / 1000) for each in summary.between_ms_percentiles]
     sizes = [format_bytes(round(each)) for each in summary.read_size_percentiles]
     return [
         ("time", f"{format_seconds(summary.duration_s)}, of it {format_seconds(summary.cpu_s)} "
                  f"of CPU time, {format_seconds(summary.in_calls_s)} in calls, "
                  f"{format_seconds(summary.cpu_wait_s)} waiting for a CPU"),
-        ("processes", f"{recording.processes}, {int(recording.steps.thread.max(initial=-1)) + 1} "
-                      f"threads; {recording.exit}"),
+        ("processes", f"{recording.processes}; "
+                      f"threads: {int(recording.steps.thread.max(initial=-1)) + 1}; "
+                      f"{recording.exit}"),
         ("read", f"{format_amount(summary.bytes_read)} in {summary.reads} reads"),
         ("each byte", f"read {summary.reuse:.2f} times ({format_amount(summary.bytes_unique)} "
                       f"without repetition)"),
-        ("size of a read", f"{sizes[1]} in the middle; {sizes[0]} to {sizes[2]} for nine in ten"),
+        ("size of a read", f"median {sizes[1]}; nine in ten {sizes[0]} to {sizes[2]}"),
         ("order", f"{summary.sequential_fraction:.0%} of reads begin where the one before ended, "
                   f"{summary.forward_fraction:.0%} there or further on"),
-        ("work between reads", f"{work[1]:.3g} ms in the middle; {work[0]:.3g} to {work[2]:.3g} "
-                               f"ms for nine in ten"),
+        ("work between reads", f"median {work[1]}; nine in ten {work[0]} to {work[2]}"),
         ("written", f"{format_amount(summary.bytes_written)} in {summary.writes} writes"),
-        ("other calls", f"{summary.opens} opens, {summary.stats} stats, {summary.seeks} seeks, "
-                        f"{summary.maps} maps"),
+        ("other calls", f"open {summary.opens}, stat {summary.stats}, seek {summary.seeks}, "
+                        f"map {summary.maps}"),
         ("not seen", _unseen(recording.unseen)),
         ("software", f"{summary.software_files} files, {format_amount(summary.software_bytes)} "
                      f"read; left out of all above"),
@@ -41,7 +41,7 @@ def overview_rows(recording: Recording, summary: Summary) -> list[tuple[str, str
 
 def _unseen(unseen: Unseen | None) -> str:
     if unseen is None:
-        return "unknown: nobody counted"
+        return "unknown: the kernel's counts were not read"
     return (
         f"{format_amount(unseen.read_bytes)} read, {format_amount(unseen.written_bytes)} written, "
         f"of {format_amount(unseen.kernel_read_bytes)} and "

@@ -206,7 +206,8 @@ def _time(axes: Any, recording: Recording) -> None:
     axes.set_yticks(
         [-place for place in range(len(rows))], [name for name, _, _ in rows], fontsize=9
     )
-    axes.margins(x=0.2)
+    axes.margins(x=0.35)  # for the words beside the longest bar
+    axes.locator_params(axis="x", nbins=4)
     axes.set_title("Where the time went", loc="left", fontsize=11)
     axes.set_xlabel("Time, s")
 

@@ -89,7 +89,10 @@ class ResultsPages:
             fields = {"a": a.name, "b": b.name, "force": "1"}
             again = None if force else pages.Again("/compare", fields, "Compare all the same")
             return pages.message(request, 409, error.message, "", again)
-        reports = [(pages.address_of(each.name), f"Report of {each.title}") for each in (a, b)]
+        reports = [
+            (pages.address_of(each.name), f"Report of {side}, {each.name}")
+            for side, each in (("A", a), ("B", b))
+        ]
         return pages.report_page(text, reports)
 
     def progress(self, request: Request) -> Response:
@@ -110,7 +113,7 @@ class ResultsPages:
                 "progress_part.html.j2", folder=folder, trials=_last_trials(folder),
                 pace=pace_of(folder),
             )  # fmt: skip
-            return Look({"progress": part}, "" if folder.running else folder.state.capitalize())
+            return Look({"progress": part}, "" if folder.running else "Nothing is running here.")
 
         return self._live.stream(look, _PROGRESS_S)
 

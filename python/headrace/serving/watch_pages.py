@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from headrace.errors import UsageError
+from headrace.errors import HeadraceError, UsageError, describe
 from headrace.serving import pages
 from headrace.serving.live import Live, Look
 from headrace.units import format_bytes_per_s
@@ -55,21 +55,25 @@ class WatchPages:
         names = request.query_params.get("names", user_name() if not kind else "")
         return pages.page(
             request, "watch.html.j2", "Watch", kinds=KINDS, kind=kind or "user", names=names,
-            asked=bool(kind), query=urlencode({"kind": kind, "names": names}),
+            asked=bool(kind), problem=_problem(kind, names) if kind else "",
+            query=urlencode({"kind": kind, "names": names}),
         )  # fmt: skip
 
     def events(self, request: Request) -> Response:
         """Send the table every second. Raises what `Finder.find` raises, as a page."""
         kind = request.query_params.get("kind", "")
-        names = request.query_params.get("names", "").split()
-        if kind not in KINDS:
-            raise UsageError(f"{kind}: allowed: {', '.join(KINDS)}")
-        if kind == "all":
-            names = ["all"]
-        if not names:
-            raise UsageError(f"no {KINDS[kind]} are named")
-        watch = _Watch(kind, names)
+        names = request.query_params.get("names", "")
+        if problem := _problem(kind, names):
+            raise UsageError(problem)
+        watch = _Watch(kind, ["all"] if kind == "all" else names.split())
         return self._live.stream(watch.look, _PAUSE_S, watch.close)
+
+
+def _problem(kind: str, names: str) -> str:
+    """Return why this cannot be watched; empty when it may be."""
+    if kind not in KINDS:
+        return f"{kind}: allowed: {', '.join(KINDS)}"
+    return "" if kind == "all" or names.split() else f"No {KINDS[kind]} are named."
 
 
 class _Watch:
@@ -88,7 +92,10 @@ class _Watch:
             if self._stop.is_set():
                 return Look(end=True)
             if self._watcher is None:
-                self._watcher = Watcher(finder_kinds()[self._kind](self._names)).__enter__()
+                try:
+                    self._watcher = Watcher(finder_kinds()[self._kind](self._names)).__enter__()
+                except HeadraceError as error:
+                    return Look({"watch": ""}, describe(error), end=True)
             sample = self._watcher.watch(_INTERVAL_S, self._stop.is_set)
             recent = self._recent.add(sample.jobs)
             lost = sorted(sample.jobs, key=lambda job: (-recent[job.key].ledger.lost_s, job.name))

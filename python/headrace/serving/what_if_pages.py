@@ -41,9 +41,9 @@ _LOOK_S = 0.1
 _STUDIES_AT_MOST = 50
 _NAME = re.compile(r"[\w-][\w.-]{0,79}", re.ASCII)
 BAND_TEXT = (
-    f"The band is ± {ASSUMED_MODEL_ERROR:.0%}: what `headrace decide` assumes of the model where "
-    "nothing was compared. The comparisons of whole jobs in docs/accuracy.md err less; saved and "
-    "run for real, `headrace compare --model` tells the error here."
+    f"The band is ± {100 * ASSUMED_MODEL_ERROR:.0f} %: what headrace decide assumes of the model "
+    "where nothing was compared. Whole jobs that were measured and simulated (docs/accuracy.md) "
+    "differ less. For the error here, save the study, run it, and use headrace compare --model."
 )
 
 
