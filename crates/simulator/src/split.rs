@@ -3,19 +3,24 @@
 //! A scenario can be split if no service connects its nodes and jobs are not pulled from a common
 //! queue (static assignment or a sustained load). The split depends only on the scenario, never on
 //! the number of threads.
+//!
+//! Nodes share one compiled program. A node's world is reduced to its part of the outcome when it
+//! ends, so that memory is needed for one world per thread and for the outcome.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Mutex;
 
 use headrace_model::stream::name_hash;
 use headrace_model::Nanos;
 use rayon::prelude::*;
 
+use crate::build::{program, Compiled};
 use crate::outcome::Outcome;
 use crate::scenario::{Assign, Feed, HostSpec, Load, Scenario, ScenarioError};
 use crate::world::World;
 
-/// A scenario with a single node, and its origin in the full scenario.
+/// A scenario with a single node and without the steps of its jobs, and its origin in the full
+/// scenario.
 struct Part {
     scenario: Scenario,
     /// Index of its specification among the scenario's nodes.
@@ -40,6 +45,7 @@ fn parts(scenario: &Scenario) -> Option<Vec<Part>> {
         return None;
     }
     let idle: Vec<HostSpec> = scenario.nodes.iter().filter(|&spec| !used(spec)).cloned().collect();
+    let common = common(scenario);
     let mut parts = Vec::new();
     for (spec_number, spec) in scenario.nodes.iter().enumerate().filter(|(_, spec)| used(spec)) {
         for number in 0..spec.count {
@@ -48,7 +54,7 @@ fn parts(scenario: &Scenario) -> Option<Vec<Part>> {
             } else {
                 format!("{}[{number}]", spec.name)
             };
-            let mut part = Scenario { nodes: Vec::new(), servers: Vec::new(), ..scenario.clone() };
+            let mut part = common.clone();
             part.seed ^= name_hash(&name);
             part.run.nodes = vec![name.clone()];
             part.nodes.push(HostSpec { name, count: 1, ..spec.clone() });
@@ -68,6 +74,80 @@ fn parts(scenario: &Scenario) -> Option<Vec<Part>> {
     Some(parts)
 }
 
+/// Return what the parts have in common: no hosts, and no steps, which are compiled once for all.
+fn common(scenario: &Scenario) -> Scenario {
+    let mut common = Scenario { nodes: Vec::new(), servers: Vec::new(), ..scenario.clone() };
+    common.run.nodes = Vec::new();
+    for profile in &mut common.profiles {
+        profile.steps = Vec::new();
+    }
+    common
+}
+
+/// How many worlds are in memory at once.
+#[derive(Debug, Default)]
+struct Worlds {
+    alive: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Worlds {
+    fn begin(&self) -> Alive<'_> {
+        let alive = self.alive.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most.fetch_max(alive, Ordering::Relaxed);
+        Alive(self)
+    }
+}
+
+/// One of them, until it is dropped.
+struct Alive<'a>(&'a Worlds);
+
+impl Drop for Alive<'_> {
+    fn drop(&mut self) {
+        self.0.alive.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What remains of a node's world when it has ended.
+enum Ended<'a> {
+    Done(Box<Outcome>),
+    /// Other nodes may run longer, for which its drives and cores must be accounted.
+    Early {
+        world: Box<World<'a>>,
+        complete: bool,
+    },
+}
+
+impl Ended<'_> {
+    fn end_ns(&self) -> Nanos {
+        match self {
+            Ended::Done(outcome) => outcome.end_ns,
+            Ended::Early { world, .. } => world.now,
+        }
+    }
+
+    /// Return the node's part of the outcome of a run that ends at `end`.
+    fn outcome(self, end: Nanos) -> Outcome {
+        match self {
+            Ended::Done(outcome) => *outcome,
+            Ended::Early { mut world, complete } => {
+                world.now = end;
+                world.outcome(complete)
+            }
+        }
+    }
+}
+
+/// Return the time at which a run ends at the latest, if it is known beforehand.
+fn latest_end(scenario: &Scenario) -> Option<Nanos> {
+    let run = &scenario.run;
+    let timeout = (run.timeout_ns > 0).then_some(run.timeout_ns);
+    match run.load {
+        Load::Sustained { duration_ns } => Some(timeout.unwrap_or(duration_ns).min(duration_ns)),
+        Load::Batch { .. } => timeout,
+    }
+}
+
 /// Run a scenario node by node; return `None` if it cannot be split.
 pub(crate) fn run_apart(
     scenario: &Scenario,
@@ -75,39 +155,53 @@ pub(crate) fn run_apart(
     progress: &mut (dyn FnMut(Nanos, u64) + Send),
 ) -> Option<Result<Outcome, ScenarioError>> {
     let parts = parts(scenario)?;
-    let progress = Mutex::new(progress);
-    let worlds: Result<Vec<(World, bool)>, ScenarioError> = parts
-        .par_iter()
-        .map(|part| {
-            let mut world = World::build(&part.scenario).map_err(|error| ScenarioError {
-                path: error.path.replacen("nodes[0]", &format!("nodes[{}]", part.spec), 1),
-                ..error
-            })?;
-            let complete = world.run(cancel, &mut |time, jobs| {
-                if let Ok(mut progress) = progress.lock() {
-                    progress(time, jobs);
-                }
-            });
-            Ok((world, complete))
-        })
-        .collect();
-    Some(worlds.map(|worlds| {
+    let program = program(scenario);
+    Some(run_parts(&parts, &program, cancel, progress, &Worlds::default()).map(|ended| {
         // Every node is accounted for until the last one is done.
-        let end = worlds.iter().map(|(world, _)| world.now).max().unwrap_or(0);
-        let outcomes: Vec<Outcome> = worlds
-            .into_par_iter()
-            .map(|(mut world, complete)| {
-                world.now = end;
-                world.outcome(complete)
-            })
-            .collect();
+        let end = ended.iter().map(Ended::end_ns).max().unwrap_or(0);
+        let outcomes = ended.into_par_iter().map(|ended| ended.outcome(end)).collect();
         join(scenario, outcomes, end)
     }))
+}
+
+/// Run the parts, as many at once as there are threads.
+fn run_parts<'a>(
+    parts: &'a [Part],
+    program: &Compiled,
+    cancel: &AtomicBool,
+    progress: &mut (dyn FnMut(Nanos, u64) + Send),
+    worlds: &Worlds,
+) -> Result<Vec<Ended<'a>>, ScenarioError> {
+    let progress = Mutex::new(progress);
+    let one = |part: &'a Part| {
+        let alive = worlds.begin();
+        let world = World::build_with(&part.scenario, program).map_err(|error| ScenarioError {
+            path: error.path.replacen("nodes[0]", &format!("nodes[{}]", part.spec), 1),
+            ..error
+        });
+        let mut world = world?;
+        let complete = world.run(cancel, &mut |time, jobs| {
+            if let Ok(mut progress) = progress.lock() {
+                progress(time, jobs);
+            }
+        });
+        let ended = if complete && Some(world.now) == latest_end(&part.scenario) {
+            // No other node runs longer.
+            Ended::Done(Box::new(world.outcome(complete)))
+        } else {
+            world.reduce();
+            Ended::Early { world: Box::new(world), complete }
+        };
+        drop(alive);
+        Ok(ended)
+    };
+    parts.par_iter().map(one).collect()
 }
 
 /// Combine the outcomes in the order of the scenario.
 fn join(scenario: &Scenario, outcomes: Vec<Outcome>, end: Nanos) -> Outcome {
     let mut whole = Outcome { end_ns: end, ..Outcome::default() };
+    whole.jobs.reserve_exact(outcomes.iter().map(|part| part.jobs.len()).sum());
     for part in outcomes {
         whole.jobs.extend(part.jobs);
         whole.hosts.extend(part.hosts);
@@ -140,7 +234,8 @@ fn join(scenario: &Scenario, outcomes: Vec<Outcome>, end: Nanos) -> Outcome {
     let place = |name: &str| position.get(name).copied().unwrap_or(usize::MAX);
     whole.hosts.sort_by_key(|host| place(&host.name));
     whole.drives.sort_by_key(|drive| place(&drive.host));
-    whole.jobs.sort_by_key(|job| (job.start_ns, place(&job.host), job.slot, job.number));
+    // No two jobs have the same key: the sort needs no memory of its own to be stable.
+    whole.jobs.sort_unstable_by_key(|job| (job.start_ns, place(&job.host), job.slot, job.number));
     for (number, job) in whole.jobs.iter_mut().enumerate() {
         job.number = number as u64;
     }
@@ -150,3 +245,6 @@ fn join(scenario: &Scenario, outcomes: Vec<Outcome>, end: Nanos) -> Outcome {
         * scenario.power.pue;
     whole
 }
+
+#[cfg(test)]
+mod tests;

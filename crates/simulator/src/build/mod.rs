@@ -9,6 +9,7 @@ mod hosts;
 mod services;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use headrace_model::link::tcp::Tcp;
 use headrace_model::link::{Leaves, Network, Port};
@@ -32,9 +33,36 @@ fn leaves(scenario: &Scenario) -> Leaves {
     }
 }
 
+/// A program, or what is wrong with its steps.
+pub(crate) type Compiled = Result<Arc<[Instruction]>, ScenarioError>;
+
+/// Compile the profile that the jobs run.
+pub(crate) fn program(scenario: &Scenario) -> Compiled {
+    let run = &scenario.run;
+    let number = scenario.profiles.iter().position(|p| p.name == run.profile).unwrap_or_default();
+    let packets = run.feed != Feed::Files;
+    let mut program = Vec::new();
+    if packets {
+        // Request a packet, process it, repeat until the master has no more.
+        program.push(Instruction::Loop { times: u64::MAX, end: 0 });
+        program.push(Instruction::Packet);
+    }
+    let steps = &scenario.profiles[number].steps;
+    compile(steps, &scenario.files, &format!("profiles[{number}]"), &mut program)?;
+    if packets {
+        program.push(Instruction::Again { start: 0 });
+    }
+    Ok(program.into())
+}
+
 impl<'a> World<'a> {
     /// Build the initial state.
     pub fn build(scenario: &'a Scenario) -> Result<Self, ScenarioError> {
+        World::build_with(scenario, &program(scenario))
+    }
+
+    /// As `build`, for jobs with this program instead of the profile's steps.
+    pub fn build_with(scenario: &'a Scenario, program: &Compiled) -> Result<Self, ScenarioError> {
         let specs: Vec<(bool, usize, &HostSpec)> = scenario
             .nodes
             .iter()
@@ -64,7 +92,7 @@ impl<'a> World<'a> {
             network_timer: None,
             client_instances: HashMap::new(),
             lustre: HashMap::new(),
-            program: Vec::new(),
+            program: Arc::default(),
             feeder: Feeder::default(),
             jobs: Vec::new(),
             counters: Counters::default(),
@@ -79,7 +107,7 @@ impl<'a> World<'a> {
         world.add_services();
         world.add_slots();
         world.add_files()?;
-        world.compile()?;
+        world.program = program.clone()?;
         if let Feed::Packets(spec) = &scenario.run.feed {
             world.prepare_packets(spec);
         }
@@ -124,23 +152,5 @@ impl<'a> World<'a> {
                 self.feeder.slots.push(Slot { host, number, task: None });
             }
         }
-    }
-
-    fn compile(&mut self) -> Result<(), ScenarioError> {
-        let run = &self.scenario.run;
-        let number =
-            self.scenario.profiles.iter().position(|p| p.name == run.profile).unwrap_or_default();
-        let packets = run.feed != Feed::Files;
-        if packets {
-            // Request a packet, process it, repeat until the master has no more.
-            self.program.push(Instruction::Loop { times: u64::MAX, end: 0 });
-            self.program.push(Instruction::Packet);
-        }
-        let steps = &self.scenario.profiles[number].steps;
-        compile(steps, &self.scenario.files, &format!("profiles[{number}]"), &mut self.program)?;
-        if packets {
-            self.program.push(Instruction::Again { start: 0 });
-        }
-        Ok(())
     }
 }

@@ -15,11 +15,12 @@ mod timers;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering as Atomic};
+use std::sync::Arc;
 
 use headrace_model::link::tcp::Tcp;
 use headrace_model::link::Network;
 use headrace_model::pagecache::lustre::LustreReadAhead;
-use headrace_model::pagecache::PageIo;
+use headrace_model::pagecache::{PageCache, PageIo};
 use headrace_model::request::Completion;
 use headrace_model::slots::Slab;
 use headrace_model::Nanos;
@@ -88,7 +89,8 @@ pub(crate) struct World<'a> {
     pub client_instances: HashMap<(u32, u32), InstanceId>,
     /// Lustre read-ahead state by instance, for services that use it.
     pub lustre: HashMap<InstanceId, LustreReadAhead>,
-    pub program: Vec<Instruction>,
+    /// Shared with the worlds of other nodes of a scenario that is simulated node by node.
+    pub program: Arc<[Instruction]>,
     pub feeder: Feeder,
     pub jobs: Vec<JobOutcome>,
     pub counters: Counters,
@@ -120,6 +122,30 @@ impl<'a> World<'a> {
         }
         self.counters.events += count;
         true
+    }
+
+    /// Free the memory of what the outcome does not depend on. Only `outcome` may follow.
+    pub fn reduce(&mut self) {
+        self.events = EventQueue::default();
+        self.mounts = Vec::new();
+        self.instances = Slab::default();
+        self.ios = Slab::default();
+        self.ops = Slab::default();
+        self.rpcs = Slab::default();
+        self.vectors = Slab::default();
+        self.fetches = Slab::default();
+        self.client_instances = HashMap::new();
+        self.lustre = HashMap::new();
+        self.completions = Vec::new();
+        self.feeder.sets = Vec::new();
+        if self.feeder.slots.iter().all(|slot| slot.task.is_none()) {
+            self.tasks = Slab::default();
+        }
+        for host in &mut self.hosts {
+            let counters = host.cache.counters;
+            host.cache = PageCache::new(0);
+            host.cache.counters = counters;
+        }
     }
 
     fn dispatch(&mut self, event: Event) {
