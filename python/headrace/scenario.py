@@ -115,6 +115,7 @@ class Machine(TypedDict):
     first_touch_bytes_per_s: NotRequired[float]
     writeback: NotRequired[Mapping[str, object]]
     read_ahead: NotRequired[str]
+    page_reclaim: NotRequired[str]
     sharing: NotRequired[Mapping[str, object]]
     power: NotRequired[Mapping[str, object]]
 

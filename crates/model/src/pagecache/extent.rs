@@ -1,6 +1,7 @@
 //! Extents, the elements of the LRU lists; those lists, by control group; and files, which index
 //! their extents.
 
+use super::shadows::Shadows;
 use crate::slots::Id;
 
 /// An I/O of the cache's user that reads pages; only its ids are known here.
@@ -52,6 +53,7 @@ pub struct CachedFile {
     pub(super) hint: std::cell::Cell<Option<Id<Extent>>>,
     /// End of the cached pages: no page at or after this one is in the cache.
     pub(super) pages_end: u32,
+    pub(super) shadows: Shadows,
 }
 
 /// An LRU list of extents.
@@ -73,12 +75,30 @@ pub struct Group {
     pub(super) capacity_pages: u64,
     /// Dirty pages and those being written.
     pub(super) unwritten_pages: u64,
+    /// Pages that were evicted or activated (`nonresident_age`).
+    pub(super) age_pages: u64,
+    /// Pages activated because they were evicted too early, since the last reclaim.
+    pub(super) refaulted_pages: u64,
+    /// Active pages that reclaim still has to deactivate because of those.
+    pub(super) to_deactivate_pages: f64,
+    /// Which group this is of all that had its slot; 0 for the root group, `REMOVED` for none.
+    pub(super) serial: u64,
 }
 
 impl Group {
     /// The root group, which has no limit of its own.
-    pub(super) const ROOT: Group =
-        Group { lists: [List::EMPTY; 2], capacity_pages: u64::MAX, unwritten_pages: 0 };
+    pub(super) const ROOT: Group = Group {
+        lists: [List::EMPTY; 2],
+        capacity_pages: u64::MAX,
+        unwritten_pages: 0,
+        age_pages: 0,
+        refaulted_pages: 0,
+        to_deactivate_pages: 0.0,
+        serial: 0,
+    };
+
+    /// `serial` of a free slot.
+    pub(super) const REMOVED: u64 = u64::MAX;
 
     pub(super) fn pages(&self) -> u64 {
         self.lists[0].pages + self.lists[1].pages

@@ -16,7 +16,8 @@ impl PageCache {
     /// Make a group whose pages take this much memory at most.
     pub fn add_group(&mut self, capacity_bytes: u64) -> Id<Group> {
         let capacity_pages = capacity_bytes / PAGE_BYTES;
-        self.groups.insert(Group { capacity_pages, ..Group::ROOT })
+        self.groups_made += 1;
+        self.groups.insert(Group { capacity_pages, serial: self.groups_made, ..Group::ROOT })
     }
 
     pub fn resize_group(&mut self, group: Id<Group>, capacity_bytes: u64) {
@@ -35,7 +36,7 @@ impl PageCache {
         }
         let unwritten_pages = std::mem::take(&mut self.groups[group].unwritten_pages);
         self.groups[Self::root()].unwritten_pages += unwritten_pages;
-        self.groups[group] = Group::ROOT;
+        self.groups[group] = Group { serial: Group::REMOVED, ..Group::ROOT };
         self.groups.remove(group);
     }
 

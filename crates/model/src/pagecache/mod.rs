@@ -7,7 +7,8 @@
 //!
 //! `lookup` finds pages, `writeback` makes them dirty and writes them, `reclaim` evicts them, and
 //! `extents` has the operations on extents that these share. `readahead` computes read-ahead
-//! windows, `two_windows` those of kernels before 2.6.23. `groups` has memory control groups.
+//! windows, `two_windows` those of kernels before 2.6.23. `groups` has memory control groups, `workingset`
+//! refault distances.
 
 mod extent;
 mod extents;
@@ -16,7 +17,9 @@ mod lookup;
 pub mod lustre;
 pub mod readahead;
 mod reclaim;
+mod shadows;
 pub mod two_windows;
+mod workingset;
 mod writeback;
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +28,7 @@ use crate::slots::{Id, Slab};
 
 use extent::List;
 pub use extent::{CachedFile, Extent, Group, PageIo, PageState};
+pub use shadows::PageReclaim;
 pub use writeback::WritebackSpec;
 
 /// Bytes per page.
@@ -54,6 +58,9 @@ pub struct PageCache {
     files: Slab<CachedFile>,
     extents: Slab<Extent>,
     groups: Slab<Group>,
+    /// Number of groups made so far, besides the root group.
+    groups_made: u64,
+    policy: PageReclaim,
     used_pages: u64,
     dirty_pages: u64,
     writeback_pages: u64,
@@ -61,7 +68,7 @@ pub struct PageCache {
 }
 
 impl PageCache {
-    pub fn new(capacity_bytes: u64) -> Self {
+    pub fn new(capacity_bytes: u64, policy: PageReclaim) -> Self {
         let mut groups = Slab::default();
         groups.insert(Group::ROOT);
         PageCache {
@@ -69,6 +76,8 @@ impl PageCache {
             files: Slab::default(),
             extents: Slab::default(),
             groups,
+            groups_made: 0,
+            policy,
             used_pages: 0,
             dirty_pages: 0,
             writeback_pages: 0,
@@ -138,7 +147,12 @@ impl PageCache {
         group: Id<Group>,
     ) -> Id<Extent> {
         self.make_room(group, u64::from(pages));
+        let refaulted = self.refault(file, start, pages);
         let extent = self.new_extent(file, start, pages, state, group);
+        if refaulted {
+            self.activate(extent);
+            self.groups[group].refaulted_pages += u64::from(pages);
+        }
         self.counters.read_pages += u64::from(pages);
         extent
     }
@@ -182,9 +196,7 @@ impl PageCache {
         if clean && again < e.end() {
             self.split(extent, again);
         }
-        self.unlink(extent);
-        self.extents[extent].active = true;
-        self.link_newest(extent);
+        self.activate(extent);
         if clean {
             self.join_left(extent);
         }

@@ -1,7 +1,20 @@
 //! The two LRU lists of the page cache and reclaim (`mm/vmscan.c`).
+//!
+//! Rules with refault distances are those of Linux 6.18: `inactive_is_low`, and
+//! `prepare_scan_control`, which deactivates while pages refault.
 
+use super::shadows::PageReclaim;
 use super::{Extent, Group, List, PageCache, PageState, REGION_SHIFT};
 use crate::slots::Id;
+
+/// What one step of reclaim does.
+struct Work {
+    /// The group whose pages it evicts.
+    from: Id<Group>,
+    /// The group whose limit makes it necessary.
+    target: Id<Group>,
+    excess: u64,
+}
 
 impl PageCache {
     pub(super) fn link_newest(&mut self, extent: Id<Extent>) {
@@ -46,6 +59,23 @@ impl PageCache {
         }
     }
 
+    /// Move an extent to the active list.
+    pub(super) fn activate(&mut self, extent: Id<Extent>) {
+        self.unlink(extent);
+        self.extents[extent].active = true;
+        self.link_newest(extent);
+        let e = self.extents[extent];
+        self.age_by(e.group, e.pages);
+    }
+
+    /// Move the oldest active extent of a group to the inactive list.
+    fn deactivate_oldest(&mut self, group: Id<Group>) {
+        let Some(oldest) = self.groups[group].lists[1].oldest else { return };
+        self.unlink(oldest);
+        self.extents[oldest].active = false;
+        self.link_newest(oldest);
+    }
+
     pub(super) fn list_of(&mut self, extent: Id<Extent>) -> &mut List {
         let e = &self.extents[extent];
         &mut self.groups[e.group].lists[usize::from(e.active)]
@@ -65,15 +95,16 @@ impl PageCache {
         loop {
             let g = &self.groups[group];
             let excess = (g.pages() + pages).saturating_sub(g.capacity_pages);
-            if excess == 0 || patience == 0 || !self.reclaim(group, excess, &mut patience) {
+            let work = Work { from: group, target: group, excess };
+            if excess == 0 || patience == 0 || !self.reclaim(&work, &mut patience) {
                 break;
             }
         }
         let mut patience = 256;
         loop {
             let excess = (self.used_pages() + pages).saturating_sub(self.capacity_pages);
-            let from = self.largest_group();
-            if excess == 0 || patience == 0 || !self.reclaim(from, excess, &mut patience) {
+            let work = Work { from: self.largest_group(), target: Self::root(), excess };
+            if excess == 0 || patience == 0 || !self.reclaim(&work, &mut patience) {
                 return;
             }
         }
@@ -81,18 +112,11 @@ impl PageCache {
 
     /// Reclaim up to `excess` pages: those of the oldest inactive extent of a group. Return false if
     /// there is none.
-    fn reclaim(&mut self, group: Id<Group>, excess: u64, patience: &mut u32) -> bool {
-        // Refill: keep the inactive list at least as long as the active one.
-        while *patience > 0 {
-            let [inactive, active] = self.groups[group].lists;
-            if active.pages <= inactive.pages {
-                break;
-            }
+    fn reclaim(&mut self, work: &Work, patience: &mut u32) -> bool {
+        let group = work.from;
+        while *patience > 0 && self.is_inactive_low(group) {
             *patience -= 1;
-            let Some(oldest) = active.oldest else { break };
-            self.unlink(oldest);
-            self.extents[oldest].active = false;
-            self.link_newest(oldest);
+            self.deactivate_oldest(group);
         }
         let Some(oldest) = self.groups[group].lists[0].oldest else { return false };
         let e = self.extents[oldest];
@@ -100,13 +124,51 @@ impl PageCache {
             self.unlink(oldest);
             self.link_newest(oldest);
             *patience = patience.saturating_sub(1);
-        } else if excess >= u64::from(e.pages) {
-            self.counters.evicted_pages += u64::from(e.pages);
+            return true;
+        }
+        let pages = work.excess.min(u64::from(e.pages)) as u32;
+        self.deactivate_for_refaults(group, pages);
+        self.leave_shadow(e.file, e.start, pages, work.target);
+        if pages == e.pages {
+            self.counters.evicted_pages += u64::from(pages);
             self.forget(oldest);
         } else {
-            self.trim(oldest, excess as u32);
+            self.trim(oldest, pages);
         }
         true
+    }
+
+    /// Return whether the inactive list of a group is to be refilled. It is as long as the active
+    /// one; with refault distances, shorter by the square root of ten times their GiB.
+    fn is_inactive_low(&self, group: Id<Group>) -> bool {
+        let [inactive, active] = self.groups[group].lists;
+        let gib = (inactive.pages + active.pages) >> 18;
+        let ratio = match self.policy {
+            PageReclaim::Workingset if gib > 0 => (10 * gib).isqrt(),
+            _ => 1,
+        };
+        active.pages > inactive.pages * ratio
+    }
+
+    /// If pages of a group refaulted since its last reclaim, deactivate old active pages in the
+    /// proportion of the lists while `pages` are evicted: a new working set takes their place.
+    fn deactivate_for_refaults(&mut self, group: Id<Group>, pages: u32) {
+        let g = &mut self.groups[group];
+        if std::mem::take(&mut g.refaulted_pages) == 0 {
+            return;
+        }
+        let [inactive, active] = g.lists;
+        g.to_deactivate_pages += f64::from(pages) * active.pages as f64 / inactive.pages as f64;
+        while let Some(oldest) = self.groups[group].lists[1].oldest {
+            let pages = f64::from(self.extents[oldest].pages);
+            let g = &mut self.groups[group];
+            if g.to_deactivate_pages < pages {
+                return;
+            }
+            g.to_deactivate_pages -= pages;
+            self.deactivate_oldest(group);
+        }
+        self.groups[group].to_deactivate_pages = 0.0;
     }
 
     /// Drop the first pages of a clean extent.

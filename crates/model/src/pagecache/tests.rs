@@ -26,7 +26,7 @@ fn read_in(cache: &mut PageCache, file: Id<CachedFile>, start: u32, pages: u32, 
 
 #[test]
 fn sequential_pages_become_few_extents() {
-    let mut cache = PageCache::new(1 << 30);
+    let mut cache = PageCache::new(1 << 30, PageReclaim::TwoLists);
     let file = cache.add_file();
     for page in (0..8192).step_by(32) {
         read(&mut cache, file, page, 32);
@@ -37,7 +37,7 @@ fn sequential_pages_become_few_extents() {
 
 #[test]
 fn pages_used_twice_outlive_pages_used_once() {
-    let mut cache = PageCache::new(1000 * PAGE_BYTES);
+    let mut cache = PageCache::new(1000 * PAGE_BYTES, PageReclaim::TwoLists);
     let hot = cache.add_file();
     let cold = cache.add_file();
     read(&mut cache, hot, 0, 100);
@@ -53,7 +53,7 @@ fn pages_used_twice_outlive_pages_used_once() {
 
 #[test]
 fn a_page_used_again_leaves_its_neighbours_where_they_are() {
-    let mut cache = PageCache::new(1000 * PAGE_BYTES);
+    let mut cache = PageCache::new(1000 * PAGE_BYTES, PageReclaim::TwoLists);
     let file = cache.add_file();
     cache.write(file, 0, 800, PageCache::root());
     while let Some(extent) = cache.next_dirty(file, 0) {
@@ -94,7 +94,7 @@ fn dirty_limits_before_2_6_24_are_of_all_memory_and_spare_what_is_mapped() {
 
 #[test]
 fn writing_dirties_and_write_back_cleans() {
-    let mut cache = PageCache::new(1 << 30);
+    let mut cache = PageCache::new(1 << 30, PageReclaim::TwoLists);
     let file = cache.add_file();
     read(&mut cache, file, 0, 64);
     assert_eq!(cache.write(file, 16, 100, PageCache::root()), 100);
@@ -109,7 +109,7 @@ fn writing_dirties_and_write_back_cleans() {
 
 #[test]
 fn a_group_reclaims_its_own_pages() {
-    let mut cache = PageCache::new(1000 * PAGE_BYTES);
+    let mut cache = PageCache::new(1000 * PAGE_BYTES, PageReclaim::TwoLists);
     let [shared, own] = [cache.add_file(), cache.add_file()];
     read(&mut cache, shared, 0, 300);
     let group = cache.add_group(200 * PAGE_BYTES);
@@ -135,7 +135,7 @@ proptest! {
     fn pages_of_groups_are_those_of_the_cache(
         steps in prop::collection::vec((0..4u8, 0..3usize, 0..4000u32, 1..600u32), 1..80)
     ) {
-        let mut cache = PageCache::new(3000 * PAGE_BYTES);
+        let mut cache = PageCache::new(3000 * PAGE_BYTES, PageReclaim::TwoLists);
         let file = cache.add_file();
         let capacities = [1000, 500, 2000];
         let mut groups = capacities.map(|pages| cache.add_group(pages * PAGE_BYTES));
@@ -169,7 +169,7 @@ proptest! {
     fn counts_hold_under_any_use(
         steps in prop::collection::vec((0..3u8, 0..2u32, 0..9000u32, 1..600u32), 1..80)
     ) {
-        let mut cache = PageCache::new(3000 * PAGE_BYTES);
+        let mut cache = PageCache::new(3000 * PAGE_BYTES, PageReclaim::TwoLists);
         let files = [cache.add_file(), cache.add_file()];
         for (kind, file, start, pages) in steps {
             let file = files[file as usize];

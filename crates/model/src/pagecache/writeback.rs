@@ -96,6 +96,9 @@ impl PageCache {
                 let missing = self.next_cached(file, page, end) - page;
                 let piece = Self::piece(page, missing);
                 self.make_room(group, u64::from(piece));
+                // A write of missing pages is no refault (`__filemap_get_folio`): only its shadows
+                // go.
+                self.refault(file, page, piece);
                 let extent = self.new_extent(file, page, piece, PageState::Dirty, group);
                 self.extents[extent].touched_end = page + piece;
                 dirtied += u64::from(piece);

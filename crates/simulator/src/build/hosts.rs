@@ -85,7 +85,7 @@ impl World<'_> {
         };
         let mapped_bytes = spec.memory_reserved_bytes + jobs_bytes;
         let cache_bytes = spec.memory_bytes - mapped_bytes;
-        let cache = PageCache::new(cache_bytes);
+        let cache = PageCache::new(cache_bytes, spec.page_reclaim);
         let (background_pages, dirty_limit_pages) =
             spec.writeback.limits_pages(cache_bytes, spec.memory_bytes, mapped_bytes);
         let (factor, extra_latency) = spec

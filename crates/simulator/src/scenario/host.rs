@@ -3,7 +3,7 @@
 use headrace_model::filesystem::FilesystemSpec;
 use headrace_model::ideal::IdealSpec;
 use headrace_model::pagecache::readahead::ReadAheadRules;
-use headrace_model::pagecache::WritebackSpec;
+use headrace_model::pagecache::{PageReclaim, WritebackSpec};
 use headrace_model::power::MachinePower;
 use headrace_model::raid::spec::StorageSpec;
 use headrace_model::scheduler::SchedulerSpec;
@@ -52,6 +52,8 @@ pub struct HostSpec {
     pub writeback: WritebackSpec,
     #[serde(default)]
     pub read_ahead: ReadAheadRules,
+    #[serde(default)]
+    pub page_reclaim: PageReclaim,
     #[serde(default)]
     pub network: NetworkPort,
     #[serde(default)]

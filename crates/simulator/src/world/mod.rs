@@ -20,7 +20,7 @@ use std::sync::Arc;
 use headrace_model::link::tcp::Tcp;
 use headrace_model::link::Network;
 use headrace_model::pagecache::lustre::LustreReadAhead;
-use headrace_model::pagecache::{PageCache, PageIo};
+use headrace_model::pagecache::{PageCache, PageIo, PageReclaim};
 use headrace_model::request::Completion;
 use headrace_model::slots::Slab;
 use headrace_model::Nanos;
@@ -143,7 +143,7 @@ impl<'a> World<'a> {
         }
         for host in &mut self.hosts {
             let counters = host.cache.counters;
-            host.cache = PageCache::new(0);
+            host.cache = PageCache::new(0, PageReclaim::default());
             host.cache.counters = counters;
         }
     }

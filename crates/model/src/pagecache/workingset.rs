@@ -1,0 +1,92 @@
+//! Refault distances (`mm/workingset.c`, as in Linux 6.18): which pages that are read again were
+//! evicted too early.
+//!
+//! An evicted page leaves a shadow with the age of the group whose reclaim evicted it: the pages
+//! that were evicted from that group or activated in it until then. A page that is read again while
+//! fewer pages than the active list has were evicted or activated since would have stayed if the
+//! active list had made room. It enters the active list at once, and the next reclaim deactivates
+//! old active pages.
+//!
+//! Shadows are stored by extent. The pages of one read are judged together.
+
+use super::shadows::{PageReclaim, Shadow};
+use super::{CachedFile, Group, PageCache};
+use crate::slots::Id;
+
+impl PageCache {
+    /// Count pages of a group that are evicted or activated.
+    pub(super) fn age_by(&mut self, group: Id<Group>, pages: u32) {
+        let root = Self::root();
+        self.groups[group].age_pages += u64::from(pages);
+        if group != root {
+            self.groups[root].age_pages += u64::from(pages);
+        }
+    }
+
+    /// Leave a shadow of pages that the reclaim of a group evicts.
+    pub(super) fn leave_shadow(
+        &mut self,
+        file: Id<CachedFile>,
+        start: u32,
+        pages: u32,
+        group: Id<Group>,
+    ) {
+        if self.policy == PageReclaim::TwoLists {
+            return;
+        }
+        let Group { age_pages, serial, .. } = self.groups[group];
+        let shadow = Shadow { end: start + pages, age_pages, group: group.number(), serial };
+        self.age_by(group, pages);
+        let mut shadows = std::mem::take(&mut self.files[file].shadows);
+        shadows.add(start, shadow);
+        if shadows.ranges.len() > shadows.prune_at {
+            shadows.ranges.retain(|_, shadow| self.may_be_recent(shadow));
+            shadows.prune_at = (2 * shadows.ranges.len()).max(64);
+        }
+        self.files[file].shadows = shadows;
+    }
+
+    /// Return whether a page of a shadow can still be activated: no active list is longer than the
+    /// cache.
+    fn may_be_recent(&self, shadow: &Shadow) -> bool {
+        let last_age = shadow.age_pages + u64::from(shadow.end);
+        self.evicting_group(shadow).is_some_and(|g| g.age_pages <= last_age + self.capacity_pages)
+    }
+
+    /// Return the group that evicted the pages of a shadow, unless it has been removed.
+    fn evicting_group(&self, shadow: &Shadow) -> Option<&Group> {
+        Some(&self.groups[Id::numbered(shadow.group)]).filter(|group| group.serial == shadow.serial)
+    }
+
+    /// Return the active pages of a group; those of the root group include all others.
+    fn active_pages(&self, group: Id<Group>) -> u64 {
+        if group == Self::root() {
+            self.groups.ids().map(|group| self.groups[group].lists[1].pages).sum()
+        } else {
+            self.groups[group].lists[1].pages
+        }
+    }
+
+    /// Forget the shadows of pages that enter the cache. Return whether most of them were evicted
+    /// too early.
+    pub(super) fn refault(&mut self, file: Id<CachedFile>, start: u32, pages: u32) -> bool {
+        if self.files[file].shadows.ranges.is_empty() {
+            return false;
+        }
+        let mut shadows = std::mem::take(&mut self.files[file].shadows);
+        let mut recent_pages = 0;
+        shadows.take(start, start + pages, |pages, shadow| {
+            let Some(group) = self.evicting_group(shadow) else { return };
+            let distance = group.age_pages - shadow.age_pages;
+            if distance <= self.active_pages(Id::numbered(shadow.group)) {
+                recent_pages += pages;
+            }
+        });
+        self.files[file].shadows = shadows;
+        recent_pages * 2 > pages
+    }
+}
+
+#[cfg(test)]
+#[path = "workingset_tests.rs"]
+mod tests;
