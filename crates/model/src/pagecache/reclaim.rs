@@ -96,7 +96,11 @@ impl PageCache {
             let g = &self.groups[group];
             let excess = (g.pages() + pages).saturating_sub(g.capacity_pages);
             let work = Work { from: group, target: group, excess };
-            if excess == 0 || patience == 0 || !self.reclaim(&work, &mut patience) {
+            if excess == 0 {
+                break;
+            }
+            if patience == 0 || !self.reclaim(&work, &mut patience) {
+                self.evict_active(&work);
                 break;
             }
         }
@@ -128,14 +132,36 @@ impl PageCache {
         }
         let pages = work.excess.min(u64::from(e.pages)) as u32;
         self.deactivate_for_refaults(group, pages);
-        self.leave_shadow(e.file, e.start, pages, work.target);
+        self.evict(oldest, pages, work.target);
+        true
+    }
+
+    /// Drop the first pages of a clean extent for a group's limit.
+    fn evict(&mut self, extent: Id<Extent>, pages: u32, target: Id<Group>) {
+        let e = self.extents[extent];
+        self.leave_shadow(e.file, e.start, pages, target);
         if pages == e.pages {
             self.counters.evicted_pages += u64::from(pages);
-            self.forget(oldest);
+            self.forget(extent);
         } else {
-            self.trim(oldest, pages);
+            self.trim(extent, pages);
         }
-        true
+    }
+
+    /// Drop clean active extents, oldest first: a group at its limit whose inactive pages are all
+    /// dirty must not grow with the clean ones.
+    fn evict_active(&mut self, work: &Work) {
+        let mut excess = work.excess;
+        let mut next = self.groups[work.from].lists[1].oldest;
+        while let (Some(extent), true) = (next, excess > 0) {
+            let e = self.extents[extent];
+            next = e.newer;
+            if e.state == PageState::Clean {
+                let pages = excess.min(u64::from(e.pages));
+                excess -= pages;
+                self.evict(extent, pages as u32, work.target);
+            }
+        }
     }
 
     /// Return whether the inactive list of a group is to be refilled. It is as long as the active

@@ -128,6 +128,24 @@ fn a_group_reclaims_its_own_pages() {
     assert_eq!(cache.used_pages(), 800);
 }
 
+/// A group whose inactive pages are all dirty: it has no more clean ones than fit.
+#[test]
+fn a_group_of_dirty_pages_gives_up_its_clean_active_ones() {
+    let mut cache = PageCache::new(3000 * PAGE_BYTES, PageReclaim::TwoLists);
+    let file = cache.add_file();
+    let [other, group] = [1000, 500].map(|pages| cache.add_group(pages * PAGE_BYTES));
+    cache.write(file, 2311, 527, group);
+    cache.write(file, 0, 527, group);
+    read_in(&mut cache, file, 2237, 75, other); // page 2311, too: its extent becomes active
+    while let Some(extent) = cache.next_dirty(file, 1) {
+        cache.start_writeback(extent);
+        cache.finish_writeback(extent);
+    }
+    let g = &cache.groups[group];
+    assert!(g.unwritten_pages > 500, "the first is still dirty");
+    assert_eq!(g.pages(), g.unwritten_pages);
+}
+
 proptest! {
     /// Whatever groups read and write: no group has more clean pages than its capacity, and their
     /// pages are those of the cache.
