@@ -324,6 +324,8 @@ def test_the_trials_are_counted() -> None:
         "unsupported."
     )
     assert wording.trials_sentence(sample_findings(left_out=0)).endswith("all of them count.")
+    begun = replace(sample_findings(left_out=0), trials_done=0)
+    assert wording.trials_sentence(begun) == "0 of 60 planned trials done."
 
 
 def test_a_large_study_shows_best_and_worst_of_each_storage() -> None:

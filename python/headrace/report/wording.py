@@ -263,7 +263,10 @@ def trials_sentence(findings: Findings) -> str:
         for status in ("invalid", "failed", "unsupported")
     }
     parts = [f"{count} {status}" for status, count in counts.items() if count]
-    text += f"; left out of every finding: {', '.join(parts)}." if parts else "; all of them count."
+    if parts:
+        text += f"; left out of every finding: {', '.join(parts)}."
+    else:
+        text += "; all of them count." if findings.trials_done else "."
     if findings.retried:
         # Readers must know about earlier, invalid attempts.
         attempts = plural(findings.retried, "invalid record")
