@@ -89,7 +89,7 @@ def test_a_question_is_asked_by_keyboard_and_answered(served: Served, browser: C
     assert browser.evaluate("document.querySelectorAll('#answer svg').length") == 4
     assert browser.evaluate("document.querySelectorAll('#answer polygon.band').length") == 4
     text = browser.evaluate("document.body.innerText")
-    assert "± 15%" in text and "1 × 139.99 USD" in text
+    assert "± 15 %" in text and "1 × 139.99 USD" in text
     assert "5 points" in browser.evaluate("document.getElementById('live-state').innerText")
     assert violations(browser) == [] and browser.errors() == []
     browser.open(browser.evaluate("location.href"), PHONE)

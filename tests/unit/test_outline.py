@@ -72,6 +72,19 @@ def test_reads_at_random_are_seen_when_calls_are_larger_than_requests() -> None:
     assert _steps(large, 1 << 20).value < 0.02
 
 
+def test_reads_at_random_of_a_small_file_can_be_in_no_order() -> None:
+    """One in sixteen neighbours one of those before, by chance."""
+    for seed in range(20):
+        places = random.Random(seed).sample(range(16384), 1000)
+        found = _steps([(8 * place, 8) for place in places], 4096)
+        assert found.low == 0.0 and 0.01 < found.value < 0.15
+
+
+def test_a_small_file_in_order_is_seen() -> None:
+    found = _steps([(8 * number, 8) for number in range(1000)], 4096)
+    assert found.low > 0.6  # calls can be as large as 1 MiB
+
+
 def test_the_bounds_hold_what_a_mixture_can_be() -> None:
     chosen = random.Random(1)
     mixed: list[tuple[int, int]] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import tempfile
 from collections.abc import Collection, Iterable
@@ -37,6 +38,9 @@ class BlockReads:
     """Bytes of the first request of each run, each at most `LARGEST_READ_BYTES`."""
     lost: int = 0
     """Events that the kernel dropped."""
+    by_chance: float = 0.0
+    """Share of the requests that would neighbour a recent one if each were anywhere between the
+    first and the last block, where nothing has been read yet."""
 
 
 class BlockOrder:
@@ -108,12 +112,21 @@ class _Runs:
         self._lost = lost
         self._edges: dict[int, None] = {}
         self._requests = self._bytes = self._runs = self._first = 0
+        self._by_chance = 0.0
+        self._begin_device()
+
+    def _begin_device(self) -> None:
+        self._edges.clear()
+        self._low, self._high = math.inf, 0
+        self._of_device = self._sectors = 0
 
     def add(self, sector: int, sectors: int) -> None:
         size = sectors * _SECTOR_BYTES
-        self._requests += 1
+        self._of_device += 1
+        self._sectors += sectors
         self._bytes += size
         end = sector + sectors
+        self._low, self._high = min(self._low, sector), max(self._high, end)
         if sector not in self._edges and end not in self._edges:
             self._runs += 1
             self._first += min(size, LARGEST_READ_BYTES)
@@ -125,11 +138,21 @@ class _Runs:
 
     def forget(self) -> None:
         """Begin another device."""
-        self._edges.clear()
+        if self._of_device:
+            self._requests += self._of_device
+            # What was read is in the page cache, and not read again.
+            left = (self._high - self._low) * self._of_device / self._sectors - self._of_device
+            # Its first and its last block can each meet an edge.
+            self._by_chance += self._of_device * min(1.0, 2 * len(self._edges) / max(1.0, left))
+        self._begin_device()
 
     @property
     def reads(self) -> BlockReads:
-        return BlockReads(self._requests, self._bytes, self._runs, self._first, self._lost)
+        self.forget()
+        by_chance = self._by_chance / self._requests if self._requests else 0.0
+        return BlockReads(
+            self._requests, self._bytes, self._runs, self._first, self._lost, by_chance
+        )
 
 
 def runs_of(requests: Iterable[tuple[int, int]]) -> BlockReads:
