@@ -109,6 +109,14 @@ def test_a_bus_without_a_time_keeps_the_link_of_the_table(folder: Path) -> None:
     assert entry("drives", "whole.toml").written["link_bytes_per_s"] == 40e6
 
 
+def test_a_drive_without_read_ahead_and_without_zones(folder: Path) -> None:
+    text = CONTROLLER.replace("continuous_read = 4", "continuous_read = 0")
+    (folder / "controller.toml").write_text(text[: text.index("zones =")])
+    assert complete("disk.toml", "controller.toml") == ""
+    made = entry("drives", "whole.toml").written
+    assert made["buffer"]["read_ahead_bytes"] == 0 and "track_skew_sectors" not in made["zone"][0]
+
+
 BAD = {
     "missing": ("low_write_water_mark = 0.5", "", "low_write_water_mark: is missing"),
     "negative": ("read_completion_overhead = 0.25", "read_completion_overhead = -1", "or more"),

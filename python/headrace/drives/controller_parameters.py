@@ -18,7 +18,7 @@ from headrace.document import Document
 from headrace.errors import FileProblem, StudyError
 
 READ_AHEAD = {1: "track", 2: "cylinder", 3: "always", 4: "track_by_track"}
-"""By `buffer_continuous_read`."""
+"""By `buffer_continuous_read`; 0 is none."""
 
 _OVERHEADS = {
     f"{op}_{place}_over_after_{before}": f"{op}_{place}_after_{before}_us"
@@ -91,15 +91,17 @@ def completed(drive: Document, controller: Document) -> CompletedDrive:
         rate = SECTOR_BYTES / (sector_ms * 1e-3)
         put("link_bytes_per_s", rate, "bulk_sector_transfer_time")
     put("hold_link", bool(given["hold_bus_entire_read_xfer"]), "hold_bus_entire_read_xfer")
-    read_ahead = READ_AHEAD[given["buffer_continuous_read"]]
-    put("buffer.read_ahead", read_ahead, "buffer_continuous_read")
+    if rule := given["buffer_continuous_read"]:
+        put("buffer.read_ahead", READ_AHEAD[rule], "buffer_continuous_read")
+    else:
+        put("buffer.read_ahead_bytes", 0, "buffer_continuous_read")
     put("buffer.write_water_mark", given["low_write_water_mark"], "low_write_water_mark")
     kept = not given["read_ahead_over_requested"]
     put("buffer.keep_sent", kept, "read_ahead_over_requested")
     cached = table["buffer"].get("write_cache_bytes", 1) > 0
     kept = cached and bool(given["allow_read_hits_on_write_data"])
     put("buffer.keep_written", kept, "allow_read_hits_on_write_data")
-    if "zones" in given:
+    if given.get("zones"):
         for zone, row in zip(table["zone"], given["zones"], strict=True):
             zone["track_skew_sectors"] = row[_TRACK_SKEW]
             zone["cylinder_skew_sectors"] = row[_CYLINDER_SKEW]
@@ -124,13 +126,14 @@ def _problems(drive: Document, controller: Document) -> list[FileProblem]:
                 )
             )
     ahead = given.get("buffer_continuous_read")
-    if not found and ahead not in READ_AHEAD:
+    if not found and ahead and ahead not in READ_AHEAD:
         found.append(
             controller.problem(
                 ("buffer_continuous_read",),
                 "is no rule of read-ahead that is modelled",
                 given=ahead,
-                allowed=", ".join(f"{number} ({name})" for number, name in READ_AHEAD.items()),
+                allowed="0 (none), "
+                + ", ".join(f"{number} ({name})" for number, name in READ_AHEAD.items()),
             )
         )
     return found + _zone_problems(drive, controller)
