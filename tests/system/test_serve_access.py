@@ -6,6 +6,7 @@ import datetime
 import ipaddress
 import re
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -16,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from command_server import run_command
-from served_pages import serving
+from served_pages import Served, serving
 from synthetic_records import Truth, plan_of, write_results
 
 CELLS = [{"target": "disk", "workload": "higgs", "slots": slots} for slots in (1, 2, 4)]
@@ -27,6 +28,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("served")
     write_results(root / "one", plan_of(CELLS, 3), Truth(), title="One")
     return root
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path) -> Iterator[Served]:
+    """One server for the tests that only ask it."""
+    with serving(folder) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def served_within(folder: Path) -> Iterator[Served]:
+    """A server of a folder beside which there is more."""
+    with serving(folder / "one") as served:
+        yield served
 
 
 def refused(folder: Path, *options: object) -> tuple[int, str]:
@@ -56,34 +71,31 @@ def test_only_the_link_lets_in(folder: Path) -> None:
         assert again.status_code == 403
 
 
-def test_the_token_leaves_the_address(folder: Path) -> None:
-    with serving(folder) as served:
-        answer = httpx.get(served.link.replace("/?", "/compare?a=one&"), trust_env=False)
-        assert answer.status_code == 303
-        assert answer.headers["location"] == "/compare?a=one"
-        assert "HttpOnly" in answer.headers["set-cookie"]
+def test_the_token_leaves_the_address(served: Served) -> None:
+    answer = httpx.get(served.link.replace("/?", "/compare?a=one&"), trust_env=False)
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/compare?a=one"
+    assert "HttpOnly" in answer.headers["set-cookie"]
 
 
-def test_another_name_for_this_address_is_refused(folder: Path) -> None:
+def test_another_name_for_this_address_is_refused(served: Served) -> None:
     """DNS rebinding: a page of another site makes its own name resolve to 127.0.0.1."""
-    with serving(folder) as served:
-        port = served.origin.rpartition(":")[2]
-        for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "["):
-            answer = served.get("/", headers={"Host": host})
-            assert answer.status_code == 403, host
-        assert served.get("/", headers={"Host": f"localhost:{port}"}).status_code == 200
+    port = served.origin.rpartition(":")[2]
+    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "["):
+        answer = served.get("/", headers={"Host": host})
+        assert answer.status_code == 403, host
+    assert served.get("/", headers={"Host": f"localhost:{port}"}).status_code == 200
 
 
-def test_every_page_may_ask_this_server_alone(folder: Path) -> None:
-    with serving(folder) as served:
-        for path in ("/", "/results/one/", "/progress/one", "/nothing", "/assets/serve.js"):
-            headers = served.get(path).headers
-            policy = headers["content-security-policy"]
-            assert policy.startswith("default-src 'none'; script-src 'self'")
-            assert "'unsafe-inline'" not in policy.partition("script-src")[2].partition(";")[0]
-            assert "frame-ancestors 'none'" in policy
-            assert headers["x-content-type-options"] == "nosniff"
-            assert headers["referrer-policy"] == "no-referrer"
+def test_every_page_may_ask_this_server_alone(served: Served) -> None:
+    for path in ("/", "/results/one/", "/progress/one", "/nothing", "/assets/serve.js"):
+        headers = served.get(path).headers
+        policy = headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'")
+        assert "'unsafe-inline'" not in policy.partition("script-src")[2].partition(";")[0]
+        assert "frame-ancestors 'none'" in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer"
 
 
 @pytest.mark.parametrize(
@@ -99,23 +111,21 @@ def test_every_page_may_ask_this_server_alone(folder: Path) -> None:
         "/compare?a=../one&b=one",
     ],
 )
-def test_nothing_outside_the_folder_is_shown(folder: Path, path: str) -> None:
-    with serving(folder / "one") as served:
-        answer = served.get(path)
-        assert answer.status_code == 404, answer.text
-        assert "Traceback" not in answer.text
+def test_nothing_outside_the_folder_is_shown(served_within: Served, path: str) -> None:
+    answer = served_within.get(path)
+    assert answer.status_code == 404, answer.text
+    assert "Traceback" not in answer.text
 
 
-def test_files_of_a_trial_are_downloads(folder: Path) -> None:
-    with serving(folder) as served:
-        trial = next((folder / "one" / "trials").iterdir())
-        shown = served.get(f"/results/one/trials/{trial.name}/")
-        assert shown.status_code == 200 and "trial.json" in shown.text
-        file = served.get(f"/results/one/trials/{trial.name}/trial.json")
-        assert file.content == (trial / "trial.json").read_bytes()
-        assert file.headers["content-disposition"].startswith("attachment")
-        outside = served.get(f"/results/one/trials/{trial.name}/%2e%2e/%2e%2e/results.json")
-        assert outside.status_code == 404
+def test_files_of_a_trial_are_downloads(served: Served, folder: Path) -> None:
+    trial = next((folder / "one" / "trials").iterdir())
+    shown = served.get(f"/results/one/trials/{trial.name}/")
+    assert shown.status_code == 200 and "trial.json" in shown.text
+    file = served.get(f"/results/one/trials/{trial.name}/trial.json")
+    assert file.content == (trial / "trial.json").read_bytes()
+    assert file.headers["content-disposition"].startswith("attachment")
+    outside = served.get(f"/results/one/trials/{trial.name}/%2e%2e/%2e%2e/results.json")
+    assert outside.status_code == 404
 
 
 def test_a_port_in_use_is_said_before_anything_starts(folder: Path) -> None:
