@@ -5,6 +5,8 @@ SHELL := /bin/bash
 # pytest rewrites every test file.
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/.venv/bin:$(HOME)/.cargo/bin:$(PATH)
+# Where it differs, Cargo builds the core anew.
+export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
 SOURCES := requirements.lock pyproject.toml Cargo.toml Cargo.lock scripts/setup \
 	$(shell find crates -name '*.rs' -o -name Cargo.toml)
 
