@@ -10,7 +10,7 @@ use headrace_model::{Medium, Nanos, Op, Status};
 
 use crate::backend::{Answer, Arrival, Asked, Backend, Port, Ticket};
 use crate::clock::{monotonic_ns, Alarm};
-use crate::lateness::{Bound, KernelWake, Lateness, Meter};
+use crate::lateness::{Bound, KernelWake, Lateness, Meter, WakeMeter};
 use crate::pacer::{errno, Due, Pacer, Service};
 use crate::softirq::Softirq;
 use crate::store::{Full, Store};
@@ -134,7 +134,10 @@ pub struct Engine {
     backend: Arc<dyn Backend>,
     store: Store,
     volatile: Mutex<Volatile>,
+    /// Taken by threads of real-time priority: one of ordinary priority that holds it can be kept
+    /// off the CPUs by jobs, and they with it.
     state: Mutex<State>,
+    wakes: Mutex<WakeMeter>,
     alarm: Alarm,
     softirq: Softirq,
     /// The time of the timer's next work; changed while holding the lock of `state`.
@@ -197,6 +200,7 @@ impl Engine {
                 chance: Stream::new(seed, "emulator/torn"),
                 asleep: false,
             }),
+            wakes: Mutex::default(),
             alarm,
             softirq: Softirq::new()?,
             armed: AtomicU64::new(0),
@@ -439,7 +443,7 @@ impl Engine {
             alarm.set(until);
             alarm.wait();
             let late = monotonic_ns().saturating_sub(until);
-            lock(&self.state).meter.note_wake(late);
+            lock(&self.wakes).note(late);
         }
     }
 
@@ -480,6 +484,7 @@ impl Engine {
     }
 
     pub fn reset(&self) {
+        lock(&self.wakes).reset();
         let mut state = lock(&self.state);
         let now = self.now();
         state.counts = Counts::default();
@@ -491,6 +496,7 @@ impl Engine {
 
     pub fn snapshot(&self) -> Snapshot {
         let volatile_bytes = lock(&self.volatile).bytes();
+        let kernel_wake_ns = lock(&self.wakes).kernel_wake();
         let mut state = lock(&self.state);
         let now = self.now();
         let (since, busy_before) = (state.since, state.busy_before);
@@ -504,7 +510,7 @@ impl Engine {
         Snapshot {
             counts: state.counts,
             lateness_ns: state.meter.lateness(),
-            kernel_wake_ns: state.meter.kernel_wake(),
+            kernel_wake_ns,
             service_ns_mean: state.meter.service_ns_mean(),
             elapsed_s: (now - since) as f64 * 1e-9,
             busy_s: state.pacer.busy_ns(now).saturating_sub(busy_before) as f64 * 1e-9,

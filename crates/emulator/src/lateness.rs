@@ -63,41 +63,48 @@ fn at(histogram: &Histogram<u64>, quantile: f64) -> u64 {
     }
 }
 
-/// Records completion delays and wake-up delays.
+/// Records wake-up delays of a thread of ordinary priority.
+pub struct WakeMeter {
+    late: Histogram<u64>,
+}
+
+impl Default for WakeMeter {
+    fn default() -> Self {
+        WakeMeter { late: histogram() }
+    }
+}
+
+impl WakeMeter {
+    pub fn note(&mut self, late: Nanos) {
+        self.late.saturating_record(late.max(1));
+    }
+
+    pub fn reset(&mut self) {
+        self.late.reset();
+    }
+
+    pub fn kernel_wake(&self) -> KernelWake {
+        KernelWake {
+            mean: if self.late.is_empty() { 0.0 } else { self.late.mean() },
+            p50: at(&self.late, 0.5),
+            p99: at(&self.late, 0.99),
+            p999: at(&self.late, 0.999),
+        }
+    }
+}
+
+/// Records completion delays.
 pub struct Meter {
     bound: Bound,
     late: Histogram<u64>,
     past_bound: u64,
     late_ns: u128,
     service_ns: u128,
-    woken: Histogram<u64>,
 }
 
 impl Meter {
     pub fn new(bound: Bound) -> Self {
-        Meter {
-            bound,
-            late: histogram(),
-            past_bound: 0,
-            late_ns: 0,
-            service_ns: 0,
-            woken: histogram(),
-        }
-    }
-
-    /// Record the wake-up delay of an ordinary thread.
-    pub fn note_wake(&mut self, late: Nanos) {
-        self.woken.saturating_record(late.max(1));
-    }
-
-    pub fn kernel_wake(&self) -> KernelWake {
-        let woken = &self.woken;
-        KernelWake {
-            mean: if woken.is_empty() { 0.0 } else { woken.mean() },
-            p50: at(woken, 0.5),
-            p99: at(woken, 0.99),
-            p999: at(woken, 0.999),
-        }
+        Meter { bound, late: histogram(), past_bound: 0, late_ns: 0, service_ns: 0 }
     }
 
     /// Return the mean over all replies.
@@ -126,7 +133,6 @@ impl Meter {
 
     pub fn reset(&mut self) {
         self.late.reset();
-        self.woken.reset();
         self.past_bound = 0;
         self.late_ns = 0;
         self.service_ns = 0;
