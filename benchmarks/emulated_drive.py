@@ -61,14 +61,14 @@ SSDS = (
 
 
 @contextmanager
-def attached(drive: str, depth: int) -> Generator[EmulatedDevice]:
+def attached(drive: str, depth: int, size: int = SIZE) -> Generator[EmulatedDevice]:
     """A new one, so that its model has done nothing yet."""
     with Journal.open("benchmark of emulated drives") as journal:
         directory, _ = work_directory(journal, Path(tempfile.gettempdir()))
         storage: dict[str, Any] = {"drives": [entry("drives", drive).table]} if drive else {}
         rotational = bool(drive) and storage["drives"][0]["kind"] == "hdd"
         shape = QueueShape(max(4, depth), "none", 128 << 10, rotational)
-        device = emulator.attach(journal, storage, SIZE, directory, seed=0, queue=shape)
+        device = emulator.attach(journal, storage, size, directory, seed=0, queue=shape)
         (Path("/sys/block") / device.name / "queue" / "nomerges").write_text("2")
         try:
             yield device
@@ -126,7 +126,8 @@ def fio(
 
 
 def fill(device: EmulatedDevice) -> None:
-    """Writes all of it once, so that there is data to read and its memory has been taken."""
+    """Writes all of it once, so that there is data to read and its memory has been taken. An SSD
+    full of data, without TRIM, cleans meanwhile: minutes."""
     argv = [
         "fio",
         "--name=fill",
@@ -135,7 +136,7 @@ def fill(device: EmulatedDevice) -> None:
         "--bs=1M",
         "--direct=1",
     ]
-    subprocess.run(argv, capture_output=True, check=True, timeout=120)
+    subprocess.run(argv, capture_output=True, check=True, timeout=600)
 
 
 @dataclass(frozen=True)

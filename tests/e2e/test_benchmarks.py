@@ -21,12 +21,16 @@ def test_each_benchmark_with_a_small_size_runs_and_has_its_row() -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     rows = [line for line in ended.stdout.splitlines() if line.startswith("| ")]
     not_run = [row.split(" | ")[0] for row in rows if row.endswith("| not run |")]
-    assert len(rows) == 13
+    assert len(rows) == 17
     assert [name.split(",")[0] for name in not_run] == [
         "| disk",
         "| disk",
         "| SSD",
         "| block trace",
+        "| emulated device",
+        "| emulated device",
+        "| emulated SSD",
+        "| `headrace reproduce`",
     ]
 
 
