@@ -105,6 +105,11 @@ impl Segments {
         }
     }
 
+    /// Return whether a segment holds no range: it was never used, or a write dropped it.
+    pub fn is_empty(&self, segment: usize) -> bool {
+        self.starts[segment] == Nanos::MAX
+    }
+
     /// Keep data that were written, as far as a segment can hold them.
     pub fn keep(&mut self, place: &Place, geometry: &Geometry) {
         let full = geometry.span_ns(place.zone, self.segment_bytes);

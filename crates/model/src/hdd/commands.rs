@@ -109,8 +109,7 @@ impl Hdd {
             self.over_link(now, u64::from(request.sectors) * SECTOR_BYTES)
         };
         let place = self.geometry.place(request.sector, request.sectors);
-        self.note_stream(now);
-        self.segments.written(&place);
+        self.drop_written(now, &place);
         if !self.buffers(&request) {
             let over_link = here.saturating_sub(started);
             let access = Access { tag: request.tag, seq, write: true, link_done: here, over_link };
@@ -167,6 +166,17 @@ impl Hdd {
         if let Some(stream) = self.arm.stream {
             let position = stream.position(now);
             self.segments.reach(stream.segment, position, stream.zone, &self.geometry);
+        }
+    }
+
+    /// Drop segments with data that a write makes old. The drive reads no further into one of them.
+    fn drop_written(&mut self, now: Nanos, place: &Place) {
+        self.note_stream(now);
+        self.segments.written(place);
+        let dropped = |stream: &mut Stream| self.segments.is_empty(stream.segment);
+        if let Some(stream) = self.arm.stream.take_if(dropped) {
+            self.arm.along = stream.position(now);
+            self.arm.cylinder = self.geometry.cylinder_at(self.arm.along);
         }
     }
 

@@ -212,3 +212,34 @@ fn a_zone_streams_at_the_rate_of_its_own_skews() {
         close(run(&spec, &load).unwrap().bytes_per_s(), expected, 0.01);
     }
 }
+
+#[test]
+fn a_write_over_data_read_ahead_leaves_the_order_of_waiting_reads_to_their_distance() {
+    let extra = r#", "link_bytes_per_s": 1e9, "queue": {"depth": 32, "reordering": 1.0}"#;
+    // The first read is on the medium when the others come. It lies on cylinder 100; the oldest of
+    // the others lies 600 cylinders further, the next one 1 cylinder.
+    let first = 100 * 400;
+    let requests = |write_at: u64| {
+        [
+            (Op::Read, first, 64),
+            (Op::Write, write_at, 8),
+            (Op::Read, 150_000, 8),
+            (Op::Read, first + 400, 8),
+        ]
+    };
+    for write_at in [first + 16, 1_000] {
+        let mut hdd = model(&disk(extra));
+        for (tag, (op, sector, sectors)) in requests(write_at).into_iter().enumerate() {
+            let request = Request { tag: tag as u64, op, sector, sectors, fua: false };
+            hdd.submit(2_000_000 * tag as u64, request);
+        }
+        let (mut out, mut order) = (Vec::<Completion>::new(), Vec::new());
+        while order.len() < 4 {
+            let due = hdd.next_wake().unwrap();
+            hdd.wake(due, &mut out);
+            order.extend(out.drain(..).map(|completion| completion.tag));
+        }
+        order.retain(|&tag| tag != 1);
+        assert_eq!(order, [0, 3, 2], "write at {write_at}");
+    }
+}
