@@ -113,6 +113,8 @@ pub struct Ssd {
     /// Units per block of one die, all planes together.
     die_block_units: f64,
     blocking: bool,
+    /// The drive begins in steady state.
+    steady: bool,
     protected: bool,
     /// The drive knows TRIM.
     trim: bool,
@@ -157,7 +159,7 @@ impl Ssd {
             (spec.link_command_bytes.unwrap_or(default) / spec.link_bytes_per_s * 1e9) as Nanos
         };
         let buffer_units = (spec.write_buffer_bytes / unit_bytes).min(BUFFER_UNITS_MAX);
-        Ok(Ssd {
+        let mut ssd = Ssd {
             capacity_sectors: spec.capacity_bytes / SECTOR_BYTES,
             unit_shift: (unit_bytes / SECTOR_BYTES).trailing_zeros(),
             unit_sectors: unit_bytes / SECTOR_BYTES,
@@ -177,6 +179,7 @@ impl Ssd {
             erase_ns: spec.flash.erase_us * 1e3,
             die_block_units: die_block_units as f64,
             blocking: spec.garbage_collection == GarbageCollection::Blocking,
+            steady: matches!(spec.initial, InitialState::Steady { .. }),
             protected: spec.write_buffer_protected,
             trim: spec.trim,
             power: spec.power,
@@ -198,7 +201,23 @@ impl Ssd {
             done: Completions::new(),
             reading: Busy::default(),
             writing: Busy::default(),
-        })
+        };
+        ssd.continue_cleaning();
+        Ok(ssd)
+    }
+
+    /// A drive in steady state has just cleaned blocks for the one that it writes now, and pays for
+    /// that with its programs from the first one on.
+    fn continue_cleaning(&mut self) {
+        let Translation::Page(map) = &mut self.translation else { return };
+        if !self.steady || self.blocking {
+            return;
+        }
+        self.cleaning_programs = 0;
+        if let Some(cleaned) = map.last_cleaned() {
+            let (scale, until_next) = (map.scale, map.block_units() * map.scale);
+            self.charge_cleaning(0, cleaned, scale, until_next);
+        }
     }
 
     /// Return the units written to flash and by the host; their ratio is the write amplification.
@@ -497,6 +516,7 @@ impl Medium for Ssd {
                 ranges.iter().for_each(|&(first, end)| log_blocks.preload(first, end));
             }
         }
+        self.continue_cleaning();
     }
 
     fn trim(&mut self, data: &[SectorRange]) {
@@ -507,6 +527,7 @@ impl Medium for Ssd {
                 Translation::LogBlock(log_blocks) => log_blocks.discard(first, end),
             }
         }
+        self.continue_cleaning();
     }
 }
 

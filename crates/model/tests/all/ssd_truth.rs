@@ -49,6 +49,34 @@ fn depth_is_bounded_by_controller_dies_and_link() {
     close(sequential.read.bytes_per_s, 280e6, 0.02);
 }
 
+/// The first block of a drive in steady state was free only because others had been cleaned.
+#[test]
+fn a_drive_in_steady_state_pays_for_cleaning_from_its_first_write() {
+    // 64 dies of 4 planes: a row of blocks takes 3.2 GB, some seconds of writes.
+    let rates = |initial: &str| {
+        let text = format!(
+            r#"{{"kind": "ssd", "name": "ssd", "capacity_bytes": 1000000000000,
+            "link_bytes_per_s": 3e9, "link_duplex": true, "write_buffer_bytes": 16777216,
+            "spare_ratio": 0.28, "initial": {initial},
+            "controller": {{"read_overhead_us": 5, "write_overhead_us": 5, "read_iops_max": 1e6, "write_iops_max": 1e6}},
+            "flash": {{"channels": 8, "dies_per_channel": 8, "planes": 4, "page_bytes": 16384,
+            "pages_per_block": 768, "read_us": 50, "program_us": 1000, "erase_us": 3500,
+            "channel_bytes_per_s": 1e9}}}}"#
+        );
+        let spec = DriveSpec::from_json(&text).unwrap();
+        // Later, some rows: their cleaning takes a whole number of blocks, now more, now fewer.
+        [(0.2, 1.0), (20.0, 8.0)].map(|(ramp_time_s, seconds)| {
+            let load = FioLike { ramp_time_s, ..load(Rw::RandWrite, 4096, 32, seconds) };
+            run(&spec, &load).unwrap().write.iops
+        })
+    };
+    let [at_once, later] = rates(r#"{"state": "steady", "fill": 1.0}"#);
+    close(at_once, later, 0.05);
+    // Without data there is nothing to copy.
+    let [fresh, _] = rates(r#"{"state": "fresh"}"#);
+    assert!(fresh > 1.5 * at_once, "{fresh} and {at_once}");
+}
+
 #[test]
 fn small_commands_are_bounded_by_the_frames_of_their_link() {
     // Flash and controller could do far more.

@@ -21,6 +21,19 @@ impl PageMap {
         self.fewest.find(&self.valid, |block| !is_free[block as usize] && !open.contains(&block))
     }
 
+    /// Return what must have been cleaned for the block that is open, as far as the next victim
+    /// tells: in steady state all victims hold about as much valid data, and a block's worth of
+    /// free units takes several of them.
+    pub fn last_cleaned(&mut self) -> Option<Cleaned> {
+        let (_, valid) = self.victim()?;
+        let gained = self.block_units.saturating_sub(valid);
+        (gained > 0).then(|| {
+            let victims = f64::from(self.block_units) / f64::from(gained);
+            let units = |each: u32| (f64::from(each) * victims).round() as u32;
+            Cleaned { valid: units(valid), block_units: units(self.block_units) }
+        })
+    }
+
     /// Clean the blocks with the fewest valid units until two are free.
     pub(super) fn clean(&mut self) {
         while self.free.len() < 2 {

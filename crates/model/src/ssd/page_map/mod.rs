@@ -18,7 +18,7 @@ mod groups;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use super::amplification::valid_share_at_age;
+use super::amplification::{valid_share_at_age, victim_valid_share};
 use super::spec::InitialState;
 use super::table::Table;
 use crate::slots::Id;
@@ -278,32 +278,32 @@ impl PageMap {
     }
 
     /// Place `mapped` units as after a long time of random overwrites: all blocks except the open
-    /// ones hold data, and older blocks have fewer valid units.
+    /// ones hold data, and older blocks have fewer valid units. The block into which cleaning copies
+    /// is nearly full: cleaning ends when it has gained a block, and then has less room there than
+    /// the next victim needs.
     fn age(&mut self, mapped: u32) {
         let full = self.valid.len() as u32 - OPEN_BLOCKS;
         let spare_ratio = f64::from(full * self.block_units) / f64::from(mapped.max(1)) - 1.0;
         // An order that separates consecutive units.
         let step = coprime_near(u64::from(mapped), 0.618);
         let mut unit = 0u64;
-        let mut placed = 0u32;
-        let mut due = 0.0;
+        let copied = (1.0 + victim_valid_share(spare_ratio)) / 2.0 * f64::from(self.block_units);
+        let mut placed = (copied as u32).min(mapped);
+        self.place_aged(self.cleaner.block, placed, &mut unit, (step, mapped));
+        self.cleaner.next = placed;
+        let mut due = f64::from(placed);
+        let share_left = f64::from(mapped - placed) / f64::from(mapped.max(1));
         for index in 0..full {
             let Some(block) = self.free.pop_front() else { return };
             self.is_free[block as usize] = false;
             let age = (f64::from(index) + 0.5) / f64::from(full);
-            due += valid_share_at_age(spare_ratio, age) * f64::from(self.block_units);
+            let valid_share = valid_share_at_age(spare_ratio, age) * share_left;
+            due += valid_share * f64::from(self.block_units);
             let last = index + 1 == full;
             let upto = if last { mapped } else { (due.round() as u32).min(mapped) };
             let count = (upto - placed).min(self.block_units);
-            for offset in 0..count {
-                let place = block * self.block_units + offset;
-                self.owners.set(place, Some(Id::numbered(unit as u32)));
-                self.places.set(unit as u32, Some(Id::numbered(place)));
-                unit = (unit + step) % u64::from(mapped);
-            }
-            self.valid[block as usize] = count;
+            self.place_aged(block, count, &mut unit, (step, mapped));
             self.fewest.lower(block, count);
-            self.mapped += count;
             placed += count;
         }
         // Rounding can leave a few units, which are written normally.
@@ -311,6 +311,18 @@ impl PageMap {
             self.write_unit(unit as u32);
             unit = (unit + step) % u64::from(mapped);
         }
+    }
+
+    /// Place `count` units in a block: `unit` and others, `step` apart, of those `mapped`.
+    fn place_aged(&mut self, block: u32, count: u32, unit: &mut u64, (step, mapped): (u64, u32)) {
+        for offset in 0..count {
+            let place = block * self.block_units + offset;
+            self.owners.set(place, Some(Id::numbered(*unit as u32)));
+            self.places.set(*unit as u32, Some(Id::numbered(place)));
+            *unit = (*unit + step) % u64::from(mapped);
+        }
+        self.valid[block as usize] = count;
+        self.mapped += count;
     }
 
     /// Return the unit of the slice for a unit of the drive, if that unit is modelled.
