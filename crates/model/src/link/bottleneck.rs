@@ -1,7 +1,7 @@
 //! Bottlenecks: the clock of bytes served to each flow that a bottleneck limits.
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use crate::request::Nanos;
 
@@ -30,6 +30,50 @@ impl Ord for Mark {
     }
 }
 
+/// The marks of flows, first the one that is done first. Flows of equal size are done in the order
+/// in which they began: those that are need no heap.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    in_order: VecDeque<Mark>,
+    others: BinaryHeap<Mark>,
+}
+
+impl Marks {
+    pub(super) fn len(&self) -> usize {
+        self.in_order.len() + self.others.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.in_order.is_empty() && self.others.is_empty()
+    }
+
+    pub(super) fn push(&mut self, mark: Mark) {
+        if self.in_order.back().is_none_or(|last| mark < *last) {
+            self.in_order.push_back(mark);
+        } else {
+            self.others.push(mark);
+        }
+    }
+
+    pub(super) fn peek(&self) -> Option<&Mark> {
+        self.in_order.front().max(self.others.peek())
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Mark> {
+        if self.in_order.front() > self.others.peek() {
+            self.in_order.pop_front()
+        } else {
+            self.others.pop()
+        }
+    }
+
+    /// Take out all marks, in any order.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = Mark> {
+        let Marks { in_order, others } = std::mem::take(self);
+        in_order.into_iter().chain(others)
+    }
+}
+
 /// A limit of flows: a port in one direction, or (after the ports) a group's own limit.
 #[derive(Debug, Default)]
 pub(super) struct Bottleneck {
@@ -37,7 +81,7 @@ pub(super) struct Bottleneck {
     pub(super) clock: f64,
     pub(super) last: Nanos,
     pub(super) rate: f64,
-    pub(super) flows: BinaryHeap<Mark>,
+    pub(super) flows: Marks,
     /// Of the queued entry that holds.
     pub(super) version: u32,
     /// The time of that entry: when the first flow is done.

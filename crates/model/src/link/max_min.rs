@@ -1,7 +1,7 @@
 //! Max-min fair rates: the bottleneck of each group and the rate of its flows, after a flow starts
 //! or ends.
 
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 
 use super::bottleneck::{Mark, UNLIMITED};
 use super::Network;
@@ -202,16 +202,14 @@ impl Network {
         }
         for source in sources {
             let b = &mut self.bottlenecks[source as usize];
-            let (clock, marks) = (b.clock, std::mem::take(&mut b.flows).into_vec());
-            let mut kept = Vec::with_capacity(marks.len());
+            let (clock, marks) = (b.clock, b.flows.take());
             for mark in marks {
                 let group = self.flows[mark.flow as usize].group;
                 match target.get(&group) {
                     Some(&to) => moving.push((to, Mark { bytes: mark.bytes - clock, ..mark })),
-                    None => kept.push(mark),
+                    None => b.flows.push(mark),
                 }
             }
-            b.flows = BinaryHeap::from(kept);
             b.forget_due();
         }
         for (&group, &bottleneck) in &target {

@@ -20,6 +20,23 @@ fn drain(network: &mut Network) -> Vec<(Nanos, u64)> {
 }
 
 #[test]
+fn marks_come_in_the_order_of_their_bytes_whatever_order_they_are_pushed_in() {
+    let mut marks = bottleneck::Marks::default();
+    let bytes = [30, 50, 40, 50, 10, 60, 60, 55, 70];
+    for (sequence, &bytes) in (0..).zip(&bytes) {
+        marks.push(Mark { bytes: f64::from(bytes), sequence, flow: 0 });
+    }
+    let mut expected: Vec<_> = bytes.into_iter().zip(0u64..).collect();
+    expected.sort_unstable();
+    for (bytes, sequence) in expected {
+        assert_eq!(marks.peek().map(|mark| mark.sequence), Some(sequence));
+        let mark = marks.pop().unwrap();
+        assert_eq!((mark.bytes, mark.sequence), (f64::from(bytes), sequence));
+    }
+    assert!(marks.pop().is_none() && marks.is_empty());
+}
+
+#[test]
 fn a_flow_alone_has_the_whole_link() {
     let mut network = Network::new(&ports(2, 1e8));
     network.start(0, 0, 1, 100_000_000, 7);

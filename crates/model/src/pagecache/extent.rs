@@ -1,6 +1,8 @@
 //! Extents, the elements of the LRU lists; those lists, by control group; and files, which index
 //! their extents.
 
+use std::cell::Cell;
+
 use super::shadows::Shadows;
 use crate::slots::Id;
 
@@ -50,7 +52,9 @@ pub struct CachedFile {
     pub(super) regions: Vec<Vec<(u32, Id<Extent>)>>,
     pub(super) dirty_pages: u64,
     /// The last extent found: most look-ups hit it or the next one.
-    pub(super) hint: std::cell::Cell<Option<Id<Extent>>>,
+    pub(super) hint: Cell<Option<Id<Extent>>>,
+    /// About where the last extent found is in its region.
+    pub(super) place: Cell<u32>,
     /// End of the cached pages: no page at or after this one is in the cache.
     pub(super) pages_end: u32,
     pub(super) shadows: Shadows,

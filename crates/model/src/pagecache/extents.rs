@@ -5,6 +5,16 @@ use crate::slots::Id;
 
 const MAX_EXTENT_PAGES: u32 = 1024;
 
+/// Return how many extents of a region begin before a page. Files are mostly read and written in
+/// order, so the last extents are searched first.
+pub(super) fn count_before(region: &[(u32, Id<Extent>)], page: u32) -> usize {
+    let tail = region.len().saturating_sub(8);
+    match region[tail..].iter().rposition(|&(start, _)| start < page) {
+        Some(at) => tail + at + 1,
+        None => region[..tail].partition_point(|&(start, _)| start < page),
+    }
+}
+
 impl PageCache {
     /// Return the length of the longest part of `pages` pages from `start` that fits into one
     /// extent.
@@ -35,6 +45,12 @@ impl PageCache {
         };
         let extent = self.extents.insert(extent);
         self.link_newest(extent);
+        self.index(file, start, pages, extent);
+        extent
+    }
+
+    /// Enter an extent into the index of its file.
+    fn index(&mut self, file: Id<CachedFile>, start: u32, pages: u32, extent: Id<Extent>) {
         let f = &mut self.files[file];
         f.pages_end = f.pages_end.max(start + pages);
         // A process that waits for the pages will look them up next.
@@ -45,9 +61,9 @@ impl PageCache {
             regions.resize_with(number + 1, Vec::new);
         }
         let region = &mut regions[number];
-        let at = region.partition_point(|&(s, _)| s < start);
+        let at = count_before(region, start);
+        f.place.set(at as u32);
         region.insert(at, (start, extent));
-        extent
     }
 
     /// Split an extent in two; return the part that starts at `page`.
@@ -58,15 +74,22 @@ impl PageCache {
         left.pages = page - e.start;
         left.touched_end = e.touched_end.min(page);
         left.mark = e.mark.filter(|&mark| mark < page);
-        self.count_listed(extent, -i64::from(e.end() - page));
-        let right = self.new_extent(e.file, page, e.end() - page, e.state, e.group);
-        // Both parts keep their age.
-        self.unlink(right);
-        self.extents[right].active = e.active;
-        self.link_behind(right, extent);
-        let r = &mut self.extents[right];
-        r.touched_end = e.touched_end.max(page);
-        r.mark = e.mark.filter(|&mark| mark >= page);
+        // Both parts keep their age: the right one is the next newer of the same list, which has as
+        // many pages as before.
+        let right = self.extents.insert(Extent {
+            start: page,
+            pages: e.end() - page,
+            touched_end: e.touched_end.max(page),
+            mark: e.mark.filter(|&mark| mark >= page),
+            older: Some(extent),
+            ..e
+        });
+        self.extents[extent].newer = Some(right);
+        match e.newer {
+            None => self.list_of(right).newest = Some(right),
+            Some(newer) => self.extents[newer].older = Some(right),
+        }
+        self.index(e.file, page, e.end() - page, right);
         right
     }
 
@@ -75,7 +98,7 @@ impl PageCache {
         if e.start & ((1 << REGION_SHIFT) - 1) == 0 {
             return;
         }
-        let Some(left) = self.find(e.file, e.start - 1) else { return };
+        let Some(left) = self.left_of(&e) else { return };
         let l = self.extents[left];
         let joined_touch = if l.touched_end == l.end() {
             e.touched_end
@@ -119,8 +142,7 @@ impl PageCache {
         }
         self.unlink(extent);
         let region = &mut self.files[e.file].regions[(e.start >> REGION_SHIFT) as usize];
-        let at = region.partition_point(|&(s, _)| s < e.start);
-        region.remove(at);
+        region.remove(count_before(region, e.start));
         self.free(extent);
     }
 

@@ -3,6 +3,18 @@
 use super::{CachedFile, Extent, PageCache, REGION_SHIFT};
 use crate::slots::Id;
 
+/// Return the place of the last extent of a region that begins at or before a page. Those at and
+/// beside `place` are compared first: most look-ups are of pages near each other.
+fn last_from(region: &[(u32, Id<Extent>)], page: u32, place: usize) -> Option<usize> {
+    let near = place.saturating_sub(4).min(region.len());
+    let window = &region[near..(near + 8).min(region.len())];
+    let before = window.iter().filter(|&&(start, _)| start <= page).count();
+    if before > 0 && (before < window.len() || near + before == region.len()) {
+        return Some(near + before - 1);
+    }
+    region.partition_point(|&(start, _)| start <= page).checked_sub(1)
+}
+
 impl PageCache {
     pub fn extent(&self, extent: Id<Extent>) -> &Extent {
         &self.extents[extent]
@@ -21,13 +33,23 @@ impl PageCache {
             }
         }
         let region = f.regions.get((page >> REGION_SHIFT) as usize)?;
-        let at = region.partition_point(|&(start, _)| start <= page).checked_sub(1)?;
+        let at = last_from(region, page, f.place.get() as usize)?;
         let extent = region[at].1;
         if page >= self.extents[extent].end() {
             return None;
         }
+        f.place.set(at as u32);
         f.hint.set(Some(extent));
         Some(extent)
+    }
+
+    /// Return the extent that ends where another of its region begins.
+    pub(super) fn left_of(&self, extent: &Extent) -> Option<Id<Extent>> {
+        let f = &self.files[extent.file];
+        let region = f.regions.get((extent.start >> REGION_SHIFT) as usize)?;
+        let at = last_from(region, extent.start, f.place.get() as usize)?.checked_sub(1)?;
+        let left = region[at].1;
+        (self.extents[left].end() == extent.start).then_some(left)
     }
 
     /// Return the first cached page in `page..limit`, or `limit`.

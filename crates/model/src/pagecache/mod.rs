@@ -190,14 +190,16 @@ impl PageCache {
         }
         let clean = e.state == PageState::Clean;
         let mut extent = extent;
-        if clean && from > e.start {
+        let middle = from > e.start;
+        if clean && middle {
             extent = self.split(extent, from);
         }
         if clean && again < e.end() {
             self.split(extent, again);
         }
         self.activate(extent);
-        if clean {
+        // What is left of a middle part stays inactive.
+        if clean && !middle {
             self.join_left(extent);
         }
     }

@@ -3,6 +3,7 @@
 //! Rules with refault distances are those of Linux 6.18: `inactive_is_low`, and
 //! `prepare_scan_control`, which deactivates while pages refault.
 
+use super::extents::count_before;
 use super::shadows::PageReclaim;
 use super::{Extent, Group, List, PageCache, PageState, REGION_SHIFT};
 use crate::slots::Id;
@@ -30,20 +31,6 @@ impl PageCache {
         let e = &mut self.extents[extent];
         e.newer = None;
         e.older = second;
-    }
-
-    /// Insert an extent directly after another of its list, as slightly newer.
-    pub(super) fn link_behind(&mut self, extent: Id<Extent>, older: Id<Extent>) {
-        let newer = self.extents[older].newer;
-        let e = &mut self.extents[extent];
-        (e.newer, e.older) = (newer, Some(older));
-        let pages = i64::from(e.pages);
-        self.count_listed(extent, pages);
-        self.extents[older].newer = Some(extent);
-        match newer {
-            None => self.list_of(extent).newest = Some(extent),
-            Some(newer) => self.extents[newer].older = Some(extent),
-        }
     }
 
     pub(super) fn unlink(&mut self, extent: Id<Extent>) {
@@ -202,7 +189,7 @@ impl PageCache {
         let e = self.extents[extent];
         let start = e.start + pages;
         let region = &mut self.files[e.file].regions[(e.start >> REGION_SHIFT) as usize];
-        let at = region.partition_point(|&(s, _)| s < e.start);
+        let at = count_before(region, e.start);
         region[at].0 = start;
         let left = &mut self.extents[extent];
         left.start = start;

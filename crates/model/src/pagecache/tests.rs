@@ -204,6 +204,11 @@ proptest! {
             for f in files {
                 let mut end = 0;
                 for &(start, extent) in cache.files[f].regions.iter().flatten() {
+                    for page in end.max(start.saturating_sub(2))..start {
+                        prop_assert_eq!(cache.find(f, page), None);
+                    }
+                    let pages = [start, cache.extent(extent).end() - 1];
+                    prop_assert_eq!(pages.map(|page| cache.find(f, page)), [Some(extent); 2]);
                     let e = cache.extent(extent);
                     prop_assert_eq!(e.start, start);
                     prop_assert!(e.start >= end, "extents overlap");

@@ -76,7 +76,7 @@ impl World<'_> {
         let delay =
             self.latency(r.client, s.targets[r.target as usize].host) + s.settled.client_delay_ns;
         self.rpcs[rpc].stage = Stage::Arriving;
-        self.events.schedule(self.now + delay, 1, Event::Rpc(rpc));
+        self.events.schedule_fixed(self.now + delay, 1, Event::Rpc(rpc));
     }
 
     /// Return the hosts that send and receive the data of a request.
@@ -116,7 +116,7 @@ impl World<'_> {
         let server = self.services[r.service as usize].targets[r.target as usize].host;
         self.rpcs[rpc].stage = Stage::Delivering;
         let time = self.now + self.latency(server, r.client);
-        self.events.schedule(time, 1, Event::Rpc(rpc));
+        self.events.schedule_fixed(time, 1, Event::Rpc(rpc));
     }
 
     /// Continue a request at its next stage.
