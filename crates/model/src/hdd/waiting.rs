@@ -113,6 +113,18 @@ impl<T: Copy> Waiting<T> {
         self.order[..seen].iter().position(begins)
     }
 
+    /// Return the slots, oldest first.
+    #[inline]
+    pub fn slots(&self) -> impl Iterator<Item = u16> + '_ {
+        self.order.iter().copied()
+    }
+
+    /// Return where on the medium the item in a slot begins.
+    #[inline]
+    pub fn along(&self, slot: u16) -> Nanos {
+        self.items[usize::from(slot)].place.along
+    }
+
     /// Return the things, oldest first.
     pub fn things(&self) -> impl Iterator<Item = &T> {
         self.order.iter().map(|&slot| &self.items[usize::from(slot)].thing)

@@ -24,17 +24,21 @@ pub struct Extent {
 pub struct WriteCache {
     extents: Waiting<Extent>,
     index: Index,
+    /// No extent is longer.
+    longest: u64,
     bytes: u64,
     capacity_bytes: u64,
     capacity_extents: usize,
     threshold: f64,
 }
 
-/// Extents in the order of their positions along the medium.
+/// Up to this many extents are searched one after the other, which costs less than the index.
+const FEW: usize = 8;
+
+/// Extents in the order of their positions along the medium, once there have been more than `FEW`.
 struct Index {
     entries: Vec<Entry>,
-    /// No extent is longer.
-    longest: u64,
+    in_use: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -44,20 +48,40 @@ struct Entry {
 }
 
 impl Index {
-    fn add(&mut self, along: Nanos, slot: u16) {
-        let after = self.entries.partition_point(|entry| entry.along <= along);
-        self.entries.insert(after, Entry { along, slot });
+    /// Add the extent that was added to `extents` last. `after` is the number of entries at or before
+    /// it.
+    fn add(&mut self, extents: &Waiting<Extent>, after: usize, along: Nanos, slot: u16) {
+        if self.in_use {
+            self.entries.insert(after, Entry { along, slot });
+        } else if extents.len() > FEW {
+            self.in_use = true;
+            let entry = |slot| Entry { along: extents.along(slot), slot };
+            self.entries.extend(extents.slots().map(entry));
+            // Of those at one position, the oldest is first.
+            self.entries.sort_by_key(|entry| entry.along);
+        }
     }
 
-    fn remove(&mut self, along: Nanos, slot: u16) {
+    /// Remove an extent that was removed from `extents`.
+    fn remove(&mut self, extents: &Waiting<Extent>, along: Nanos, slot: u16) {
+        if extents.len() < FEW / 2 {
+            self.entries.clear();
+            self.in_use = false;
+        }
+        if !self.in_use {
+            return;
+        }
         let mut at = self.entries.partition_point(|entry| entry.along < along);
         while self.entries[at].slot != slot {
             at += 1;
         }
         self.entries.remove(at);
-        if self.entries.is_empty() {
-            self.longest = 0;
-        }
+    }
+
+    /// Return the number of extents that begin at or before `along`.
+    #[inline]
+    fn up_to(&self, along: Nanos) -> usize {
+        self.entries.partition_point(|entry| entry.along <= along)
     }
 
     /// Return the extents that begin at `along`.
@@ -68,16 +92,15 @@ impl Index {
     }
 
     /// Call `visit` with every extent that begins at or before `along`, and at or after the sector
-    /// `lowest`. `along` is not before the sector `lowest`.
+    /// `lowest`. There are `end` at or before `along`, which is not before the sector `lowest`.
     #[inline]
     fn visit<'a>(
         &self,
         extents: &'a Waiting<Extent>,
-        along: Nanos,
+        (along, end): (Nanos, usize),
         lowest: u64,
         mut visit: impl FnMut(u16, &'a Extent),
     ) {
-        let end = self.entries.partition_point(|entry| entry.along <= along);
         let mut after = along;
         for entry in self.entries[..end].iter().rev() {
             let extent = extents.thing(entry.slot);
@@ -96,7 +119,8 @@ impl WriteCache {
         let capacity_extents = spec.write_cache_extents as usize;
         WriteCache {
             extents: Waiting::with_capacity(capacity_extents),
-            index: Index { entries: Vec::with_capacity(capacity_extents), longest: 0 },
+            index: Index { entries: Vec::with_capacity(capacity_extents), in_use: false },
+            longest: 0,
             bytes: 0,
             capacity_bytes: spec.write_cache_bytes,
             capacity_extents,
@@ -128,7 +152,8 @@ impl WriteCache {
     /// Accept a write if there is space for it. `place` is its place.
     pub fn take(&mut self, geometry: &Geometry, place: Place, write: Extent, since: Nanos) -> bool {
         let bytes = (write.end - write.sector) * SECTOR_BYTES;
-        let (covering, growing) = self.neighbours(place.along, &write);
+        let after = self.index.up_to(place.along);
+        let (covering, growing) = self.neighbours((place.along, after), &write);
         if let Some(slot) = covering {
             let extent = self.extents.thing_mut(slot);
             extent.here = extent.here.max(write.here);
@@ -141,12 +166,12 @@ impl WriteCache {
             let extent = self.extents.thing_mut(slot);
             extent.end = write.end;
             extent.here = extent.here.max(write.here);
-            self.index.longest = self.index.longest.max(extent.end - extent.sector);
+            self.longest = self.longest.max(extent.end - extent.sector);
             self.extents.extend(slot, place.along_end);
         } else if self.extents.len() < self.capacity_extents {
             let slot = self.extents.push(geometry, place, since, true, write);
-            self.index.longest = self.index.longest.max(write.end - write.sector);
-            self.index.add(place.along, slot);
+            self.longest = self.longest.max(write.end - write.sector);
+            self.index.add(&self.extents, after, place.along, slot);
         } else {
             return false;
         }
@@ -154,25 +179,39 @@ impl WriteCache {
         true
     }
 
-    /// Return the oldest extent that holds all of a write at `along`, and the oldest that the write
-    /// extends.
+    /// Return the oldest extent that holds all of a write, and the oldest that the write extends.
+    /// `up_to` is where it begins, and the number of extents in the index at or before that.
     #[inline]
-    fn neighbours(&self, along: Nanos, write: &Extent) -> (Option<u16>, Option<u16>) {
+    fn neighbours(&self, up_to: (Nanos, usize), write: &Extent) -> (Option<u16>, Option<u16>) {
+        let covers = |extent: &Extent| extent.sector <= write.sector && write.end <= extent.end;
+        let grows = |extent: &Extent| {
+            extent.end == write.sector && write.end - extent.sector <= MAX_EXTENT_SECTORS
+        };
+        if !self.index.in_use {
+            let mut growing = None;
+            for slot in self.extents.slots() {
+                let extent = self.extents.thing(slot);
+                if covers(extent) {
+                    return (Some(slot), None);
+                }
+                if growing.is_none() && grows(extent) {
+                    growing = Some(slot);
+                }
+            }
+            return (None, growing);
+        }
         let mut covering: Option<(u64, u16)> = None;
         let mut growing: Option<(u64, u16)> = None;
         let older = |best: &Option<(u64, u16)>, extent: &Extent| {
             best.is_none_or(|(oldest, _)| extent.oldest < oldest)
         };
-        let lowest = write.end.saturating_sub(self.index.longest.max(MAX_EXTENT_SECTORS));
-        self.index.visit(&self.extents, along, lowest, |slot, extent| {
-            if extent.sector <= write.sector && write.end <= extent.end {
+        let lowest = write.end.saturating_sub(self.longest.max(MAX_EXTENT_SECTORS));
+        self.index.visit(&self.extents, up_to, lowest, |slot, extent| {
+            if covers(extent) {
                 if older(&covering, extent) {
                     covering = Some((extent.oldest, slot));
                 }
-            } else if extent.end == write.sector
-                && write.end - extent.sector <= MAX_EXTENT_SECTORS
-                && older(&growing, extent)
-            {
+            } else if grows(extent) && older(&growing, extent) {
                 growing = Some((extent.oldest, slot));
             }
         });
@@ -187,11 +226,14 @@ impl WriteCache {
     /// Return whether one extent holds all data of a read, which begins at `along`.
     #[inline]
     pub fn holds(&self, along: Nanos, sector: u64, end: u64) -> bool {
+        let holds = |extent: &Extent| extent.sector <= sector && end <= extent.end;
+        if !self.index.in_use {
+            return self.extents.things().any(holds);
+        }
         let mut held = false;
-        let lowest = end.saturating_sub(self.index.longest);
-        self.index.visit(&self.extents, along, lowest, |_, extent| {
-            held |= extent.sector <= sector && end <= extent.end;
-        });
+        let lowest = end.saturating_sub(self.longest);
+        let up_to = (along, self.index.up_to(along));
+        self.index.visit(&self.extents, up_to, lowest, |_, extent| held |= holds(extent));
         held
     }
 
@@ -207,6 +249,9 @@ impl WriteCache {
 
     /// Return the oldest extent that begins at `along`, by its place in the order of age.
     pub fn beginning_at(&self, along: Nanos) -> Option<usize> {
+        if !self.index.in_use {
+            return self.extents.slots().position(|slot| self.extents.along(slot) == along);
+        }
         let there = self.index.beginning_at(along);
         let slot = there.min_by_key(|&slot| self.extents.thing(slot).oldest);
         slot.and_then(|slot| self.extents.index_of(slot))
@@ -220,7 +265,10 @@ impl WriteCache {
     /// Remove an extent by its place in the order of age. Its space is released later.
     pub fn remove(&mut self, index: usize) -> (Place, Extent) {
         let (place, extent, slot) = self.extents.remove(index);
-        self.index.remove(place.along, slot);
+        self.index.remove(&self.extents, place.along, slot);
+        if self.extents.is_empty() {
+            self.longest = 0;
+        }
         (place, extent)
     }
 }
