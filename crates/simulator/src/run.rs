@@ -179,6 +179,8 @@ impl World<'_> {
     ) -> (Vec<HostOutcome>, EnergyOutcome) {
         let mut energy = EnergyOutcome::default();
         let mut hosts = Vec::with_capacity(self.hosts.len());
+        let mut slots = vec![0; self.hosts.len()];
+        self.feeder.slots.iter().for_each(|slot| slots[slot.host as usize] += 1);
         for (index, host) in self.hosts.iter_mut().enumerate() {
             host.cpu.settle(end);
             let group = if host.is_node { &self.scenario.nodes } else { &self.scenario.servers };
@@ -196,7 +198,7 @@ impl World<'_> {
             hosts.push(HostOutcome {
                 name: host.name.clone(),
                 cores: spec.cores,
-                slots: self.feeder.slots.iter().filter(|s| s.host as usize == index).count() as u32,
+                slots: slots[index],
                 busy_core_ns: busy,
                 awake_ns: awake,
                 sent_bytes: host.sent_bytes,

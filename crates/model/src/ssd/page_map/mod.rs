@@ -11,17 +11,19 @@
 //! Drives with the same specification and the same stored data share their initial map and copy
 //! only what they write: a thousand nodes do not need a thousand maps.
 
+mod beginnings;
 mod cleaning;
 mod fewest;
 mod groups;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::Arc;
 
 use super::amplification::{valid_share_at_age, victim_valid_share};
 use super::spec::InitialState;
 use super::table::Table;
 use crate::slots::Id;
+use beginnings::Beginning;
 use fewest::Fewest;
 use groups::Groups;
 
@@ -101,12 +103,6 @@ enum Prepared {
     Trimmed(UnitRange),
 }
 
-/// An initial map. The first drive of its kind builds it; others of that kind wait.
-type Beginning = OnceLock<PageMap>;
-
-/// Initial maps of the existing drives.
-static BEGINNINGS: Mutex<Vec<(Kind, Weak<Beginning>)>> = Mutex::new(Vec::new());
-
 #[derive(Clone, Copy)]
 struct Open {
     block: u32,
@@ -122,16 +118,7 @@ impl PageMap {
 
     /// Return the shared initial map of the kind; `make` builds it if there is none.
     fn shared(kind: &Kind, make: impl FnOnce() -> PageMap) -> Self {
-        let mut known = BEGINNINGS.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|(_, beginning)| beginning.strong_count() > 0);
-        let there = known.iter().find(|(other, _)| other == kind);
-        let beginning = there.and_then(|(_, beginning)| beginning.upgrade()).unwrap_or_else(|| {
-            let new = Arc::new(Beginning::new());
-            known.push((kind.clone(), Arc::downgrade(&new)));
-            new
-        });
-        drop(known);
-        let mut map = beginning.get_or_init(make).clone();
+        let (mut map, beginning) = beginnings::shared(kind, make);
         map.beginning = Some((kind.clone(), beginning));
         map
     }
