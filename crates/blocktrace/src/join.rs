@@ -274,7 +274,9 @@ impl Join {
         for gone in self.requests.weed(key, |open| open.number != number && never(open)) {
             self.drop_request(&gone, watcher);
         }
-        let oldest = self.requests.oldest(key).map(|open| (open.op, open.left));
+        // If the others were dropped, it is the only one, and a request of its own.
+        let other = self.requests.oldest(key).filter(|open| open.number != number);
+        let oldest = other.map(|open| (open.op, open.left));
         if let Some(request) = self.requests.newest(key) {
             // A request with pieces of its own is not a second issue.
             request.again = request.first.is_none() && oldest == Some((request.op, request.left));

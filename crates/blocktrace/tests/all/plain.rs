@@ -150,17 +150,16 @@ impl Plain {
         *self.sizes.entry((op as usize, u64::from(sectors) * 512)).or_default() += 1;
         *self.devices.entry(device).or_default() += 1;
         let here = |sent: &Sent| (sent.event.device, sent.place) == (device, event.sector);
-        let others = self.sent.iter().any(here);
         if self.sent.iter().find(|sent| here(sent)).is_some_and(|oldest| oldest.again) {
             let (gone, kept) = self.sent.drain(..).partition(|sent| here(sent) && sent.again);
             self.sent = kept;
             self.lose(gone);
         }
-        // Of those at its place that are left, of which it can be the only one.
+        // Of those at its place that are left.
         let oldest = self.sent.iter().find(|sent| here(sent));
         let alike =
-            oldest.is_none_or(|oldest| (oldest.event.op, oldest.left) == (event.op, event.sectors));
-        let again = others && bios.is_empty() && alike;
+            oldest.is_some_and(|oldest| (oldest.event.op, oldest.left) == (op, event.sectors));
+        let again = bios.is_empty() && alike;
         let place = event.sector;
         self.sent.push(Sent { event: *event, pid, place, left: sectors, bios, again });
     }

@@ -222,6 +222,21 @@ fn a_lost_completion_does_not_shift_those_that_follow_at_its_place() {
 }
 
 #[test]
+fn a_request_after_one_that_was_given_up_is_no_second_issue_of_it() {
+    // Without queue events. The completions of the requests 40 and 41 were not recorded.
+    let mut events = Vec::new();
+    for at in 0..100u64 {
+        events.push(write(at * 10_000_000, Issue, 8, 8));
+        if !(40..42).contains(&at) {
+            events.push(write(at * 10_000_000 + 100_000, Complete, 8, 8));
+        }
+    }
+    let found = counted(&events);
+    assert_eq!((found.unfinished, found.reissues), (2, 0));
+    assert_eq!(found.total.dispatch_to_complete.unwrap().max_ns, 100_000);
+}
+
+#[test]
 fn a_completion_is_of_a_request_of_its_length() {
     let events = [
         event(10, Issue, 0, 8, 1),
