@@ -69,7 +69,9 @@ def watch(
         stack.enter_context(stopping_on_signals(stop))
         if profile is not None:
             outlets.append(stack.enter_context(_profiled(profile, finder)))
-        watcher = stack.enter_context(Watcher(finder))
+        # The table does not show pressure.
+        pressure = as_json or openmetrics is not None or textfile is not None
+        watcher = stack.enter_context(Watcher(finder, pressure=pressure))
         if record is not None:
             outlets.append(stack.enter_context(_recorder(record, window_s)))
         if openmetrics is not None or textfile is not None:

@@ -15,7 +15,7 @@ from headrace.serving.live import Live, Look
 from headrace.units import format_bytes_per_s
 from headrace.user import user_name
 from headrace.watching import Watcher, finder_kinds
-from headrace.watching.job import JobSample, Used
+from headrace.watching.used import JobSample, Used
 from headrace.watching.view import Recent, footnotes, heading
 
 KINDS = {

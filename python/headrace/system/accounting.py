@@ -9,6 +9,8 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from types import TracebackType
 
+import msgspec
+
 NS_PER_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
@@ -42,8 +44,7 @@ class CounterFile:
         self.close()
 
 
-@dataclass(frozen=True)
-class Times:
+class Times(msgspec.Struct, frozen=True):
     """Time that one or more threads ran and waited, in ns."""
 
     run_ns: int = 0

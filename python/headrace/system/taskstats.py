@@ -116,6 +116,9 @@ _EXIT = struct.Struct("=22xH2xH4x2xH")
 _EXIT_OF_A_THREAD = (_TYPE_AGGR_PID, _TYPE_PID, _TYPE_STATS)
 """The message of one thread's exit, as most kernels send it: kinds of its three attributes, before
 the structure."""
+_ANSWER_OF_A_PROCESS = (_TYPE_AGGR_TGID, _TYPE_TGID, _TYPE_STATS)
+"""The same of the answer for a process."""
+_QUESTION = struct.Struct("=IHHIIBBHHHI")
 
 
 class TaskDelays(msgspec.Struct, frozen=True):
@@ -214,10 +217,28 @@ class TaskstatsSocket:
             self._events = None
 
     def _ask(self, attribute: int, pid: int) -> TaskDelays:
+        # A watch asks this for every process with threads at every look.
         self._requests.send(
-            _message(self._family, _CMD_GET, _attribute(attribute, struct.pack("=I", pid)))
+            _QUESTION.pack(
+                _QUESTION.size,
+                self._family,
+                _NLM_F_REQUEST,
+                0,
+                0,
+                _CMD_GET,
+                1,
+                0,
+                8,
+                attribute,
+                pid,
+            )
         )
-        data = self._requests.recv(65536)
+        data = self._requests.recv(_MESSAGE_BYTES)
+        if (
+            len(data) >= _EXIT.size + _FIELDS.size
+            and _EXIT.unpack_from(data) == _ANSWER_OF_A_PROCESS
+        ):
+            return _delays(data, _EXIT.size)
         _check_error(data)
         for _, delays in _parse(data):
             return delays

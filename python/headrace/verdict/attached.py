@@ -11,8 +11,8 @@ from headrace.verdict.observation import Observation, ShareKind, TimeShare
 from headrace.verdict.shares import Counts, others
 from headrace.verdict.watching import TreeSampler
 from headrace.watching import Watcher, finder_kinds
-from headrace.watching.job import JobSample
 from headrace.watching.ledger import StorageWait
+from headrace.watching.used import JobSample
 
 _LOOK_S = 1.0
 _NOT_RECORDED = "its reads are not known: why -- COMMAND records them"

@@ -14,8 +14,8 @@ from both.
 """
 
 from headrace.watching.finders import Finder, FoundJob, finder_kinds
-from headrace.watching.job import JobSample
 from headrace.watching.ledger import JobLedger
+from headrace.watching.used import JobSample
 from headrace.watching.watcher import NodeSample, Watcher
 
 __all__ = [

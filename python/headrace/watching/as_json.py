@@ -8,8 +8,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 from headrace.watching.clients import ClientSample
-from headrace.watching.job import JobSample, Used
 from headrace.watching.own_groups import GroupUse
+from headrace.watching.used import JobSample, Used
 from headrace.watching.watcher import NodeSample
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterable
 
 from headrace.system.accounting import CounterFile
 from headrace.system.devices import parent_disk, parts_below
-from headrace.watching.job import JobSample
 from headrace.watching.own_groups import MovedBytes
+from headrace.watching.used import JobSample
 
 _SECTOR_BYTES = 512
 """Unit of /proc/diskstats (iostats.rst), whatever the device's sector is."""
+_NAMES_S = 2.0
+"""Age at which the disks are looked for again."""
 
 
 class ForeignIo:
@@ -24,13 +27,14 @@ class ForeignIo:
         with contextlib.suppress(OSError):  # some containers hide it
             self._file = CounterFile("/proc/diskstats", 1 << 18)
         self._before: dict[str, MovedBytes] = {}
+        self._names_s, self._disks = -1e9, list[str]()
         self._below: dict[str, list[str]] = {}
 
     def look(self, jobs: Iterable[JobSample]) -> dict[str, MovedBytes]:
         """Return the bytes since the last look, of disks that moved any."""
         if self._file is None:
             return {}
-        now = disk_bytes(self._file.read().decode(), os.listdir("/sys/block"))  # noqa: PTH208
+        now = disk_bytes(self._file.read().decode(), self._names())
         before, self._before = self._before, now
         ours: dict[str, MovedBytes] = {}
         for job in jobs:
@@ -48,6 +52,14 @@ class ForeignIo:
             if any(left):
                 found[disk] = left
         return found
+
+    def _names(self) -> list[str]:
+        """Return the disks of this moment, to some seconds."""
+        now_s = time.monotonic()
+        if now_s - self._names_s > _NAMES_S:
+            self._names_s = now_s
+            self._disks = os.listdir("/sys/block")  # noqa: PTH208
+        return self._disks
 
     def _with_below(self, device: str) -> list[str]:
         """Return the disk of a device, with the only one below it, if any (dm, loop)."""
@@ -82,6 +94,8 @@ def _of_job(job: JobSample) -> dict[str, MovedBytes]:
     """
     counted = dict(job.group_last.io) if job.group_last is not None else {}
     moved = job.last.moved
+    if not moved.storage_read and not moved.storage_written:
+        return counted
     read = moved.storage_read - sum(each.read for each in counted.values())
     written = moved.storage_written - sum(each.written for each in counted.values())
     waits = {

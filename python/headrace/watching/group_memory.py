@@ -10,7 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from headrace.system.accounting import CounterFile
-from headrace.system.mounts import read_mounts
+from headrace.watching.group_places import directory_of, groups_of, has_only
 
 _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 _OWN_S = 10.0
@@ -48,12 +48,7 @@ class GroupMemory:
 
     def _find(self, pids: Collection[int]) -> None:
         group = _memory_group(next(iter(pids)))
-        own = False
-        if group is not None:
-            with contextlib.suppress(OSError, ValueError):
-                inside = {int(line) for line in (group / "cgroup.procs").read_text().split()}
-                own = inside <= set(pids)
-        if not own or group is None:
+        if group is None or not has_only(group, pids):
             self.close()
         elif self._file is None:
             with contextlib.suppress(OSError):
@@ -69,14 +64,9 @@ class GroupMemory:
 def _memory_group(pid: int) -> Path | None:
     """Return the directory of the memory control group of a process; None for the topmost one."""
     with contextlib.suppress(OSError, ValueError):
-        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
-        groups = {line.split(":", 2)[1]: line.split(":", 2)[2] for line in lines}
-        for mount in read_mounts():
-            v1 = mount.filesystem == "cgroup" and "memory" in mount.super_options
-            if not v1 and mount.filesystem != "cgroup2":
-                continue
-            path = groups.get("memory" if v1 else "", "/")
-            group = mount.directory / path.removeprefix(mount.root).lstrip("/")
-            if path != "/" and (group / "memory.stat").is_file():
+        groups = groups_of(pid)
+        for controller in ("memory", ""):
+            group = directory_of(groups, controller)
+            if group is not None and (group / "memory.stat").is_file():
                 return group
     return None

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from headrace.watching.job import JobSample
 from headrace.watching.own_groups import MovedBytes
+from headrace.watching.used import JobSample
 
 
 def labels(jobs: Sequence[JobSample]) -> dict[str, str]:

@@ -7,116 +7,35 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 
 from headrace.probes.ledger import of_processes
-from headrace.system.accounting import NS_PER_TICK, Times, delays_misplaced, possible
+from headrace.system.accounting import NS_PER_TICK, Times, possible
 from headrace.system.taskstats import TaskDelays, TaskstatsSocket
 from headrace.watching.finders import FoundJob
 from headrace.watching.group_memory import GroupMemory
-from headrace.watching.ledger import JobLedger, Spent, State, StorageWait, WaitEstimate
-from headrace.watching.own_groups import GroupUse, OwnGroups, processes_of
-from headrace.watching.process import Moved, ProcessCounters, ProcessReading, start_ticks
+from headrace.watching.group_places import GroupProcesses
+from headrace.watching.ledger import State, WaitEstimate
+from headrace.watching.own_groups import GroupUse, OwnGroups
+from headrace.watching.process import NOTHING, Moved, ProcessCounters, ProcessReading, start_ticks
+from headrace.watching.used import JobSample, Used
 
-
-@dataclass
-class Used:
-    """What a job used in an interval."""
-
-    spent: Spent = field(default_factory=Spent)
-    moved: Moved = field(default_factory=Moved)
-    user_s: float = 0.0
-    system_s: float = 0.0
-    samples: int = 0
-    """Samples of the states of its threads."""
-    counted_ns: dict[StorageWait, float] = field(default_factory=dict[StorageWait, float])
-    """The waits as the kernel counts them, those that it does not count from samples."""
-
-    def add(self, other: Used) -> None:
-        """Add another interval."""
-        self.spent.add(other.spent)
-        self.moved = self.moved + other.moved
-        self.user_s += other.user_s
-        self.system_s += other.system_s
-        self.samples += other.samples
-        for wait, amount in other.counted_ns.items():
-            self.counted_ns[wait] = self.counted_ns.get(wait, 0.0) + amount
-
-    def copy(self) -> Used:
-        """Return the values of now."""
-        spent = self.spent
-        kept = Spent(
-            spent.wall_ns, spent.run_ns, spent.wait_cpu_ns, {**spent.waits_ns}, spent.variance_ns2
-        )
-        return Used(kept, self.moved, self.user_s, self.system_s, self.samples, {**self.counted_ns})
-
-    def blame_memory(self, refault_bytes: int) -> None:
-        """Move waits for pages that had been in memory before from storage to memory.
-
-        The share is that of these bytes among those read from storage. Where the kernel counts the
-        time of such waits, its count stays.
-        """
-        share = (
-            min(1.0, refault_bytes / self.moved.storage_read) if self.moved.storage_read else 0.0
-        )
-        lacking = StorageWait("memory", "")
-        for waits in (self.spent.waits_ns, self.counted_ns):
-            if share and not (waits is self.counted_ns and lacking in waits):
-                moved = 0.0
-                for wait in [each for each in waits if each.kind != "memory"]:
-                    moved += share * waits[wait]
-                    waits[wait] *= 1 - share
-                waits[lacking] = waits.get(lacking, 0.0) + moved
-
-    def by_kernel(self) -> Used:
-        """Return the same with the waits as the kernel counts them."""
-        spent = replace(self.spent, waits_ns=self.counted_ns, variance_ns2=0.0)
-        return replace(self, spent=spent)
-
-    @property
-    def cpu_s(self) -> float:
-        """CPU time of all its threads."""
-        return self.spent.run_ns / 1e9
-
-    @property
-    def ledger(self) -> JobLedger:
-        """Where its wall time went."""
-        return self.spent.ledger()
-
-
-@dataclass(frozen=True)
-class JobSample:
-    """One job at one look."""
-
-    key: str
-    name: str
-    processes: int
-    threads: int
-    ended: bool
-    last: Used
-    """Since the look before."""
-    total: Used
-    """Since it was first seen."""
-    began_s: float
-    """When it was first seen, on the monotonic clock."""
-    sources: tuple[str, ...]
-    """Where its numbers come from."""
-    lacks: tuple[str, ...]
-    """What could not be read, for people."""
-    group_last: GroupUse | None = None
-    """What its own control groups counted since the look before; None without such groups."""
-    group_total: GroupUse | None = None
-    """The same since it was first seen."""
-    pids: tuple[int, ...] = ()
-    """Its processes."""
-    io_readable: bool = True
-    """Whether the bytes of all of them could be read."""
+_GROUPS_S = 5.0
+"""Time between two looks into control groups while no process starts: one may be moved there."""
 
 
 class JobMeter:
     """Measures one job from its first `look` on."""
 
-    def __init__(self, found: FoundJob, taskstats: TaskstatsSocket | None) -> None:
+    def __init__(
+        self,
+        found: FoundJob,
+        taskstats: TaskstatsSocket | None,
+        *,
+        misplaced: bool = False,
+        pressure: bool = True,
+    ) -> None:
+        """`misplaced`: the kernel's counts of block I/O waits cannot be believed. `pressure`: read
+        that of its control groups."""
         self.found = found
         self.processes: dict[int, ProcessCounters] = {}
         self.states: Counter[State] = Counter()
@@ -132,17 +51,22 @@ class JobMeter:
         self._estimate = WaitEstimate()
         self._began_ns = 0
         self._last_ns = 0
-        self._misplaced = delays_misplaced()
+        self._misplaced = misplaced
         self._kernel_counts = False
         """Whether the kernel counts block I/O waits of this job."""
         self._believed = True
         self._total = Used()
         self.denied = False
         """Whether system calls of its threads may not be read; the watcher sets it."""
+        self._in_groups = GroupProcesses()
         self._groups = OwnGroups()
+        self._groups_s = -1e9
+        self._pressure = pressure
         self._group_total: GroupUse | None = None
         self._memory = GroupMemory()
         self._refaults_seen = False
+        self._sources_of: tuple[bool, bool, bool, bool, tuple[str, ...]] | None = None
+        self._sources_text: tuple[str, ...] = ()
 
     # -- which processes --
 
@@ -173,9 +97,12 @@ class JobMeter:
             for counters in [*self.processes.values()]:
                 with contextlib.suppress(OSError):
                     found.extend(counters.children())
-        for group in self.found.groups:
-            found.extend(processes_of(group))
-        self.join(found)
+        if self.found.groups and (forked or time.monotonic() - self._groups_s > _GROUPS_S):
+            self._groups_s = time.monotonic()
+            for group in self.found.groups:
+                found.extend(self._in_groups.processes(group))
+        if found:
+            self.join(found)
 
     # -- looks --
 
@@ -198,30 +125,36 @@ class JobMeter:
         last = Used()
         last.spent.wall_ns = now_ns - self._last_ns
         last.moved = self._bytes(before, now, first)
-        refaults = self._memory.refault_bytes(now.keys())
-        group = self._groups.use(now.keys())
+        # What is brought back is read: memory.stat is long and slow to make.
+        look_at_memory = first or last.moved.storage_read or not self._refaults_seen
+        refaults = self._memory.refault_bytes(now.keys()) if look_at_memory else None
+        group: GroupUse | None = None
+        if first or self._pressure or last.moved.storage_read or last.moved.storage_written:
+            group = self._groups.use(now.keys(), pressure=self._pressure)
         if group is not None:
             self._group_total = (self._group_total or GroupUse()) + group
         if not first:
-            self._add_times(last, before, now, ended)
+            if len(now) != 1 or ended or not self._alone(last, before, now):
+                self._add_times(last, before, now, ended)
             if refaults is not None:
                 self._refaults_seen = True
                 last.blame_memory(refaults)
         self._readings, self._last_ns = now, now_ns
-        self._total.add(last)
-        self.states.clear()
+        total = self._total = self._total.plus(last)
+        if self.states:
+            self.states.clear()
         self.running_samples = 0
-        by_kernel, total = self._by_kernel, self._total.copy()
+        by_kernel = self._by_kernel
         return JobSample(
             key=self.found.key,
             name=self.found.name,
             processes=len(now),
-            threads=sum(reading.threads for reading in now.values()),
+            threads=sum([reading.threads for reading in now.values()]),
             ended=not now,
             last=last.by_kernel() if by_kernel else last,
             total=total.by_kernel() if by_kernel else total,
             began_s=self._began_ns / 1e9,
-            sources=self._sources(),
+            sources=self._sources(now),
             lacks=self._lacks(),
             group_last=group,
             group_total=self._group_total,
@@ -233,7 +166,7 @@ class JobMeter:
         found: dict[int, ProcessReading] = {}
         for pid, counters in [*self.processes.items()]:
             try:
-                found[pid] = counters.read(self._taskstats, self.delays)
+                found[pid] = counters.read(self._taskstats, self.delays and not self._misplaced)
             except OSError:
                 counters.close()
                 del self.processes[pid]
@@ -252,6 +185,38 @@ class JobMeter:
 
     # -- times --
 
+    def _alone(
+        self, last: Used, before: dict[int, ProcessReading], now: dict[int, ProcessReading]
+    ) -> bool:
+        """Do the same as `_add_times` for a job that is one process, cheaper.
+
+        Return False where there is more to it: a new process, or waits that the kernel counts.
+        """
+        ((pid, reading),) = now.items()
+        earlier = before.get(pid)
+        if earlier is None or len(before) != 1 or reading.wait_block_ns:
+            return False
+        wall_ns, run_ns, wait_ns = last.spent.wall_ns, 0, 0
+        if reading is not earlier:
+            run_ns = max(0, reading.run_ns - earlier.run_ns, _ticks_ns(reading, earlier))
+            run_ns += (reading.ended_ticks - earlier.ended_ticks) * NS_PER_TICK
+            wait_ns = max(0, reading.wait_cpu_ns - earlier.wait_cpu_ns)
+            user = reading.user_ticks - earlier.user_ticks
+            ticks = user + reading.system_ticks - earlier.system_ticks
+            last.user_s = run_ns * (user / ticks if ticks else 1.0) / 1e9
+            last.system_s = run_ns / 1e9 - last.user_s
+        lived_ns = max(wall_ns * reading.threads, run_ns + wait_ns)
+        self._share_out(last, Times(run_ns, wait_ns), 0, lived_ns)
+        return True
+
+    def _share_out(self, last: Used, spent: Times, memory_ns: int, lived_ns: int) -> None:
+        """Share out the time asleep by samples."""
+        waits = self._estimate.waits(spent, memory_ns, lived_ns, self.states)
+        last.spent.run_ns, last.spent.wait_cpu_ns = spent.run_ns, spent.wait_cpu_ns
+        last.spent.waits_ns, last.spent.variance_ns2 = waits.sampled, waits.variance_ns2
+        last.counted_ns = waits.counted
+        last.samples = sum(self.states.values()) + self.running_samples
+
     def _add_times(
         self,
         last: Used,
@@ -260,8 +225,7 @@ class JobMeter:
         ended: list[TaskDelays],
     ) -> None:
         wall_ns = last.spent.wall_ns
-        parts = _alone(before, now, wall_ns) if not ended else None
-        parts = parts or of_processes(
+        parts = of_processes(
             {pid: _delays(reading) for pid, reading in before.items()},
             {pid: (_delays(reading), reading.threads) for pid, reading in now.items()},
             [thread for thread in ended if (thread.process or thread.pid) not in now],
@@ -281,7 +245,7 @@ class JobMeter:
         if not ended and (ended_ns := self._ended_ns(before, now)):
             spent += Times(ended_ns)
         memory_ns = 0
-        if self.delays:
+        if self.delays and not self._misplaced:
             memory_ns = sum(
                 max(
                     0, reading.wait_memory_ns - (before[pid].wait_memory_ns if pid in before else 0)
@@ -290,11 +254,7 @@ class JobMeter:
             )
             self._kernel_counts |= any(reading.wait_block_ns > 0 for reading in now.values())
         lived_ns = max(lived_ns, spent.run_ns + spent.wait_cpu_ns)
-        waits = self._estimate.waits(spent, memory_ns, lived_ns, self.states)
-        last.spent.run_ns, last.spent.wait_cpu_ns = spent.run_ns, spent.wait_cpu_ns
-        last.spent.waits_ns, last.spent.variance_ns2 = waits.sampled, waits.variance_ns2
-        last.counted_ns = waits.counted
-        last.samples = self.states.total() + self.running_samples
+        self._share_out(last, spent, memory_ns, lived_ns)
         user, system = _split(before, now)
         share = user / (user + system) if user + system else 1.0
         last.user_s = share * spent.run_ns / 1e9
@@ -302,9 +262,6 @@ class JobMeter:
 
     def _ended_ns(self, before: dict[int, ProcessReading], now: dict[int, ProcessReading]) -> int:
         """Return CPU time of children that ended since the last look, from their parents."""
-        if now.keys() == before.keys() and len(now) == 1:
-            ((pid, reading),) = now.items()  # the usual job, cheaper
-            return (reading.ended_ticks - before[pid].ended_ticks) * NS_PER_TICK
         ticks = sum(
             reading.ended_ticks - before[pid].ended_ticks if pid in before else 0
             for pid, reading in now.items()
@@ -325,6 +282,14 @@ class JobMeter:
 
         A process that ends hands its counts on to the parent that waits for it.
         """
+        if len(now) == 1 and not first and now.keys() == before.keys() == self._readings.keys():
+            ((pid, reading),) = now.items()  # the usual job, cheaper
+            earlier = before[pid]
+            if reading is earlier:
+                return NOTHING
+            grown = reading.moved - earlier.moved
+            self._moved = self._moved + grown
+            return grown
         for pid in before.keys() - now.keys():
             mine = before[pid].moved
             parent = before[pid].parent
@@ -348,23 +313,20 @@ class JobMeter:
         consistent = self._believed and self._estimate.consistent
         return self._kernel_counts and not self._misplaced and consistent
 
-    def _sources(self) -> tuple[str, ...]:
-        threads = self._taskstats is not None and any(
-            reading.ended_counted for reading in self._readings.values()
+    def _sources(self, now: dict[int, ProcessReading]) -> tuple[str, ...]:
+        """Return what the numbers were read from. Made anew only when it changes."""
+        readings = now.values()
+        group = self._group_total
+        seen = (
+            self._taskstats is not None and any(each.ended_counted for each in readings),
+            self._by_kernel,
+            any(each.io_readable for each in readings),
+            self._refaults_seen,
+            group.sources if group is not None else (),
         )
-        found = ["CPU and run queue: " + ("taskstats" if threads else "/proc/PID/schedstat")]
-        if self._by_kernel:
-            delays = "taskstats" if threads else "/proc/PID/stat (10 ms ticks)"
-            found.append(f"storage waits: delay accounting of {delays}, places from thread states")
-        else:
-            found.append("storage waits: samples of thread states")
-        if any(reading.io_readable for reading in self._readings.values()):
-            found.append("bytes: /proc/PID/io")
-        if self._refaults_seen:
-            found.append("memory: refaults of the control group")
-        if self._group_total is not None:
-            found.append("control group: " + ", ".join(self._group_total.sources))
-        return tuple(found)
+        if seen != self._sources_of:
+            self._sources_of, self._sources_text = seen, _sources(*seen)
+        return self._sources_text
 
     def _lacks(self) -> tuple[str, ...]:
         found: list[str] = []
@@ -380,7 +342,26 @@ class JobMeter:
             counters.close()
         self.processes.clear()
         self._memory.close()
+        self._in_groups.close()
         self._groups.close()
+
+
+def _sources(
+    threads: bool, by_kernel: bool, io_readable: bool, refaults: bool, group: tuple[str, ...]
+) -> tuple[str, ...]:
+    found = ["CPU and run queue: " + ("taskstats" if threads else "/proc/PID/schedstat")]
+    if by_kernel:
+        delays = "taskstats" if threads else "/proc/PID/stat (10 ms ticks)"
+        found.append(f"storage waits: delay accounting of {delays}, places from thread states")
+    else:
+        found.append("storage waits: samples of thread states")
+    if io_readable:
+        found.append("bytes: /proc/PID/io")
+    if refaults:
+        found.append("memory: refaults of the control group")
+    if group:
+        found.append("control group: " + ", ".join(group))
+    return tuple(found)
 
 
 def _boot_offset_ns() -> int:
@@ -398,22 +379,6 @@ def _delays(reading: ProcessReading) -> TaskDelays:
         wait_block_ns=reading.wait_block_ns,
         peak_rss_bytes=0,
     )
-
-
-def _alone(
-    before: dict[int, ProcessReading], now: dict[int, ProcessReading], wall_ns: int
-) -> dict[int, tuple[Times, int]] | None:
-    """Return what `of_processes` does for the only process of a job, cheaper; else None."""
-    if len(now) != 1 or before.keys() != now.keys():
-        return None
-    ((pid, reading),) = now.items()
-    earlier = before[pid]
-    times = Times(
-        max(0, reading.run_ns - earlier.run_ns),
-        max(0, reading.wait_cpu_ns - earlier.wait_cpu_ns),
-        max(0, reading.wait_block_ns - earlier.wait_block_ns),
-    )
-    return {pid: (times, wall_ns * reading.threads)}
 
 
 def _ticks_ns(reading: ProcessReading, earlier: ProcessReading | None) -> int:

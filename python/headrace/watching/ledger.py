@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
+
 from headrace.system.accounting import Times
 
 
@@ -39,16 +41,47 @@ class State(NamedTuple):
 UNKNOWN_STORAGE = StorageWait("block", "")
 
 
-@dataclass
-class Spent:
+def summed(
+    waits: dict[StorageWait, float], more: dict[StorageWait, float]
+) -> dict[StorageWait, float]:
+    """Return the sums by wait. May return `waits` itself, so treat the result as frozen."""
+    if not more:
+        return waits
+    found = {**waits}
+    for wait, amount in more.items():
+        found[wait] = found.get(wait, 0.0) + amount
+    return found
+
+
+def take_away(waits: dict[StorageWait, float], less: Mapping[StorageWait, float]) -> None:
+    """Subtract amounts that were added to `waits`."""
+    for wait, amount in less.items():
+        left = waits.get(wait, 0.0) - amount
+        if left > 1.0:  # ns; what is less is rounding
+            waits[wait] = left
+        else:
+            waits.pop(wait, None)
+
+
+class Spent(msgspec.Struct):
     """What the threads of a job did in an interval, in ns summed over threads."""
 
     wall_ns: int = 0
     run_ns: int = 0
     wait_cpu_ns: int = 0
-    waits_ns: dict[StorageWait, float] = field(default_factory=dict[StorageWait, float])
+    waits_ns: dict[StorageWait, float] = msgspec.field(default_factory=dict[StorageWait, float])
     variance_ns2: float = 0.0
     """Variance of the sum of `waits_ns` that comes from sampling."""
+
+    def plus(self, other: Spent) -> Spent:
+        """Return the sum with another interval; both stay as they are."""
+        return Spent(
+            self.wall_ns + other.wall_ns,
+            self.run_ns + other.run_ns,
+            self.wait_cpu_ns + other.wait_cpu_ns,
+            summed(self.waits_ns, other.waits_ns),
+            self.variance_ns2 + other.variance_ns2,
+        )
 
     def add(self, other: Spent) -> None:
         """Add another interval."""
@@ -58,6 +91,21 @@ class Spent:
         for wait, amount in other.waits_ns.items():
             self.waits_ns[wait] = self.waits_ns.get(wait, 0.0) + amount
         self.variance_ns2 += other.variance_ns2
+
+    def remove(self, other: Spent) -> None:
+        """Subtract an interval that was added."""
+        self.wall_ns -= other.wall_ns
+        self.run_ns -= other.run_ns
+        self.wait_cpu_ns -= other.wait_cpu_ns
+        take_away(self.waits_ns, other.waits_ns)
+        self.variance_ns2 = max(0.0, self.variance_ns2 - other.variance_ns2)
+
+    @property
+    def lost_s(self) -> float:
+        """The same as of `ledger`, cheaper: jobs are sorted by it."""
+        waited = self.wait_cpu_ns + sum(self.waits_ns.values())
+        counted = self.run_ns + waited
+        return waited * min(1.0, self.wall_ns / counted) / 1e9 if counted else 0.0
 
     def ledger(self) -> JobLedger:
         """Return the ledger, whose parts add up to the wall time."""
@@ -140,14 +188,13 @@ def name(wait: StorageWait) -> str:
     return wait.place or unknown[wait.kind]
 
 
-@dataclass
-class Waits:
+class Waits(msgspec.Struct):
     """The waits of an interval, in ns summed over threads, by both methods."""
 
-    sampled: dict[StorageWait, float] = field(default_factory=dict[StorageWait, float])
+    sampled: dict[StorageWait, float] = msgspec.field(default_factory=dict[StorageWait, float])
     variance_ns2: float = 0.0
     """Variance of the sum of `sampled`."""
-    counted: dict[StorageWait, float] = field(default_factory=dict[StorageWait, float])
+    counted: dict[StorageWait, float] = msgspec.field(default_factory=dict[StorageWait, float])
     """As the kernel counts them, where it does: block I/O and what memory costs. Other waits are
     those of `sampled`."""
 
@@ -175,31 +222,34 @@ class WaitEstimate:
         """
         self._asleep_ns += max(0, lived_ns - spent.run_ns - spent.wait_cpu_ns)
         self._lived_ns += lived_ns
-        samples = sum(states.values())
         made = Waits()
-        places: Counter[StorageWait] = Counter()
+        if not states:  # many jobs at most looks
+            self._by_kernel_ns += spent.wait_block_ns
+            if spent.wait_block_ns:
+                self._count(made.counted, {}, spent.wait_block_ns, memory_ns)
+            return made
+        samples = sum(states.values())
+        places: dict[StorageWait, int] = {}
         for state, number in states.items():
             if state.wait is not None:
                 amount = self._asleep_ns * number / samples
                 made.sampled[state.wait] = made.sampled.get(state.wait, 0.0) + amount
                 if state.counted:
-                    places[state.wait] += number
+                    places[state.wait] = places.get(state.wait, 0) + number
                 else:
                     made.counted[state.wait] = made.counted.get(state.wait, 0.0) + amount
-        if samples:
+        if made.sampled or places:
             share = sum(number for state, number in states.items() if state.wait) / samples
             made.variance_ns2 = self._asleep_ns**2 * share * (1 - share) / samples
-            self._compare(places.total() / samples, samples, spent)
-            self._asleep_ns = 0.0
-        else:
-            self._by_kernel_ns += spent.wait_block_ns
+        self._compare(sum(places.values()) / samples, samples, spent)
+        self._asleep_ns = 0.0
         self._count(made.counted, places, spent.wait_block_ns, memory_ns)
         return made
 
     def _count(
         self,
         counted: dict[StorageWait, float],
-        places: Counter[StorageWait],
+        places: Mapping[StorageWait, int],
         block_ns: int,
         memory_ns: int,
     ) -> None:
@@ -209,9 +259,10 @@ class WaitEstimate:
         if not block_ns:
             return
         memory = min(memory_ns, block_ns)
-        at = places or self._seen or Counter({UNKNOWN_STORAGE: 1})
+        at = places or self._seen or {UNKNOWN_STORAGE: 1}
+        total = sum(at.values())
         for wait, number in at.items():
-            amount = (block_ns - memory) * number / at.total()
+            amount = (block_ns - memory) * number / total
             if amount:
                 counted[wait] = counted.get(wait, 0.0) + amount
         if memory:

@@ -6,7 +6,6 @@ pressure (PSI). Version 2: `io.stat`, `cpu.pressure`, `io.pressure`, `memory.pre
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import NamedTuple
 
 from headrace.system.accounting import CounterFile, pressure_totals_us
 from headrace.system.devices import name_of
-from headrace.system.mounts import read_mounts
+from headrace.watching.group_places import directory_of, groups_of, has_only
 
 _OWN_S = 10.0
 """Time between two looks whether the groups have processes of others."""
@@ -118,8 +117,11 @@ class OwnGroups:
         self.names: dict[str, str] = {}
         """Kernel names by device number."""
 
-    def use(self, pids: Collection[int]) -> GroupUse | None:
-        """Return what was counted since the last call; None when the job has no such group."""
+    def use(self, pids: Collection[int], *, pressure: bool = True) -> GroupUse | None:
+        """Return what was counted since the last call; None when the job has no such group.
+
+        `pressure`: read it, too; three more files.
+        """
         now_s = time.monotonic()
         if now_s - self._looked_s > self._own_s and pids:
             self._looked_s = now_s
@@ -127,28 +129,28 @@ class OwnGroups:
         if not self._files:
             return None
         try:
-            now = self._read()
+            now = self._read(pressure)
         except (OSError, ValueError):
             self.close()
             return None
         before, self._last = self._last, now
         return None if before is None else now - before
 
-    def _read(self) -> GroupUse:
+    def _read(self, pressure: bool) -> GroupUse:
         io: dict[str, MovedBytes] = {}
         if (file := self._files.get("io.stat")) is not None:
             io = io_stat(file.read())
         elif (file := self._files.get(_BLKIO)) is not None:
             io = blkio_bytes(file.read())
         stalls: dict[str, PressureStall] = {}
-        for resource in RESOURCES:
+        for resource in RESOURCES if pressure else ():
             if (file := self._files.get(f"{resource}.pressure")) is not None:
                 some_us, full_us = pressure_totals_us(file.read())
                 stalls[resource] = PressureStall(some_us / 1e6, full_us / 1e6)
         return GroupUse(
             {self._name(number): moved for number, moved in io.items()},
             stalls,
-            tuple(self._files),
+            tuple(name for name in self._files if pressure or "pressure" not in name),
         )
 
     def _name(self, number: str) -> str:
@@ -158,13 +160,15 @@ class OwnGroups:
 
     def _find(self, pids: Collection[int]) -> None:
         wanted: dict[str, Path] = {}
-        pid = next(iter(pids))
-        if (group := own_group(pid, pids, "")) is not None:
+        groups: dict[str, str] = {}
+        with contextlib.suppress(OSError, ValueError):
+            groups = groups_of(next(iter(pids)))
+        if (group := directory_of(groups, "")) is not None and has_only(group, pids):
             for name in ("io.stat", *(f"{resource}.pressure" for resource in RESOURCES)):
                 wanted[name] = group / name
         if "io.stat" not in wanted or not wanted["io.stat"].exists():
             wanted.pop("io.stat", None)
-            if (group := own_group(pid, pids, "blkio")) is not None:
+            if (group := directory_of(groups, "blkio")) is not None and has_only(group, pids):
                 wanted[_BLKIO] = group / _BLKIO
         if wanted != self._paths:  # groups may change while those before still exist
             self.close()
@@ -178,36 +182,3 @@ class OwnGroups:
         for file in self._files.values():
             file.close()
         self._files, self._paths, self._last = {}, {}, None
-
-
-def own_group(pid: int, pids: Collection[int], controller: str) -> Path | None:
-    """Return the control group of a process if all processes in it and below are among `pids`.
-
-    `controller`: of version 1; empty for version 2. None for the topmost group.
-    """
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
-            _, names, path = line.split(":", 2)
-            mine = controller in names.split(",") if controller else not names
-            if mine and path != "/" and (group := _directory(controller, path)) is not None:
-                inside = processes_of(group)
-                return group if inside and set(inside) <= set(pids) else None
-    return None
-
-
-def _directory(controller: str, path: str) -> Path | None:
-    kind = "cgroup" if controller else "cgroup2"
-    for mount in read_mounts():
-        if mount.filesystem == kind and (not controller or controller in mount.super_options):
-            return mount.directory / path.removeprefix(mount.root).lstrip("/")
-    return None
-
-
-def processes_of(group: os.PathLike[str]) -> list[int]:
-    """Return the processes of a control group and of those below it; empty when it is gone."""
-    found: list[int] = []
-    for folder, _, files in os.walk(group):
-        if "cgroup.procs" in files:
-            with contextlib.suppress(OSError), open(f"{folder}/cgroup.procs", "rb") as file:  # noqa: PTH123
-                found.extend(int(line) for line in file.read().split())
-    return found

@@ -69,7 +69,7 @@ class Moved(msgspec.Struct, frozen=True):
         )
 
 
-_NOTHING = Moved()
+NOTHING = Moved()
 
 
 class ProcessReading(msgspec.Struct, frozen=True):
@@ -103,6 +103,8 @@ class ProcessCounters:
         self.pid = pid
         self._stat = CounterFile(f"/proc/{pid}/stat", _STAT_BYTES)
         self.threads = Threads(pid)
+        self._last_sched, self._asleep = b"", False
+        self._last: ProcessReading | None = None
         self._io: CounterFile | None = None
         with contextlib.suppress(OSError):  # another user's
             self._io = CounterFile(f"/proc/{pid}/io", 512)
@@ -111,11 +113,27 @@ class ProcessCounters:
         """Return the counters of now. Raises OSError when the process has ended.
 
         `taskstats`: used where it tells more than /proc. `delays`: the kernel counts block I/O
-        waits of new processes.
+        waits of new processes, and they can be believed.
         """
+        sched = b""
+        if not delays and self._last is not None and self._last.threads == 1:
+            sched = self.threads.only(self.pid)
+            # Asleep then, and not on a CPU since: no other count has changed. A kernel without
+            # CONFIG_SCHED_INFO has zeros here.
+            if self._asleep and sched == self._last_sched and sched[:2] != b"0 ":
+                return self._last
+        reading = self._read(taskstats, delays, sched)
+        self._last_sched, self._last = sched, reading
+        return reading
+
+    def _read(
+        self, taskstats: TaskstatsSocket | None, delays: bool, sched: bytes
+    ) -> ProcessReading:
+        """`sched`: contents of `schedstat` of its only thread, empty if it may have several."""
         fields = self._stat.read().rpartition(b")")[2].split()
         if not fields or fields[0] in (b"Z", b"X"):
             raise ProcessLookupError(self.pid)
+        self._asleep = fields[0] in (b"S", b"D")
         count = int(fields[17])
         self.threads.refresh(count)
         moved = self._read_io()
@@ -124,6 +142,9 @@ class ProcessCounters:
             waited = taskstats.of_process(self.pid)
             run_ns, wait_ns = waited.run_ns, waited.wait_cpu_ns
             block_ns, memory_ns = waited.wait_block_ns, waited.wait_memory_ns
+        elif sched and count == 1:
+            words = sched.split()
+            run_ns, wait_ns, block_ns, memory_ns = int(words[0]), int(words[1]), 0, 0
         else:
             run_ns, wait_ns, block_ns = self.threads.times(delays)
             memory_ns = 0
@@ -137,7 +158,7 @@ class ProcessCounters:
             user_ticks=int(fields[11]),
             system_ticks=int(fields[12]),
             ended_ticks=int(fields[13]) + int(fields[14]),
-            moved=_NOTHING if moved is None else moved,
+            moved=NOTHING if moved is None else moved,
             io_readable=moved is not None,
             ended_counted=waited is not None,
         )
@@ -149,10 +170,14 @@ class ProcessCounters:
         try:
             # rchar: N, wchar: N, syscr: N, syscw: N, read_bytes: N, write_bytes: N, …
             words = self._io.read().split()
-            read, written, read_calls, write_calls, from_storage, to_storage = map(
-                int, words[1:12:2]
+            return Moved(
+                int(words[1]),
+                int(words[3]),
+                int(words[9]),
+                int(words[11]),
+                int(words[5]),
+                int(words[7]),
             )
-            return Moved(read, written, from_storage, to_storage, read_calls, write_calls)
         except (PermissionError, IndexError, ValueError):
             return None
 
@@ -203,6 +228,16 @@ class Threads:
                     fields = files.read("stat", _STAT_BYTES).rpartition(b")")[2].split()
                     block += int(fields[39]) * NS_PER_TICK
         return run, wait, block
+
+    def only(self, thread: int) -> bytes:
+        """Return `schedstat` of the only thread; empty when there are others or it has ended."""
+        files = self._files.get(thread)
+        if files is None or len(self._files) > 1:
+            return b""
+        try:
+            return files.read("schedstat", 128)
+        except OSError:
+            return b""
 
     def children(self) -> list[int]:
         """Return the living children of all threads."""

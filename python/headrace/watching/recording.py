@@ -27,9 +27,9 @@ from headrace.records.trial_record import (
     WorkloadReference,
 )
 from headrace.system.facts import facts
-from headrace.watching.job import JobSample, Used
 from headrace.watching.ledger import JobLedger
 from headrace.watching.ledger import name as name_of_wait
+from headrace.watching.used import JobSample, Used
 from headrace.watching.watcher import NodeSample
 
 TARGET, WORKLOAD = "node", "watched"

@@ -24,6 +24,13 @@ _BY_DESCRIPTOR = {
     "aarch64": {63, 64, 67, 68, 65, 66, 207, 212, 82, 83, 46, 61, 47, 84, 69, 70, 286, 287, 285},
 }
 _CALLS = frozenset(_BY_DESCRIPTOR.get(platform.machine(), set()))
+# System calls that only sleep interruptibly, for no storage: poll, select, nanosleep, futex,
+# epoll_wait, wait4, clock_nanosleep, waitid, pselect6, ppoll, epoll_pwait, epoll_pwait2.
+_IDLE = {
+    "x86_64": {b"7", b"23", b"35", b"202", b"232", b"61", b"230", b"247", b"270", b"271", b"281"},
+    "aarch64": {b"101", b"98", b"22", b"260", b"115", b"95", b"72", b"73", b"441"},
+}
+_IDLE_CALLS = frozenset(_IDLE.get(platform.machine(), set[bytes]()))
 
 RUNNING = State(StorageWait("cpu", ""))
 IDLE = State(None)
@@ -38,29 +45,32 @@ class StateReader:
 
     def read(self, pid: int, threads: Threads, thread: int) -> State:
         """Return what a thread does now. Raises OSError when it has ended."""
+        # Most threads sleep in a call that says all: the state is read only for the others.
+        words = self._call_words(threads, thread)
+        if words is not None and words[0] in _IDLE_CALLS:
+            return IDLE
         fields = threads.read(thread, "stat")
         letter = fields[fields.rindex(b")") + 2 :][:1]
         if letter == b"R":
             return RUNNING
         if letter not in (b"S", b"D"):
             return IDLE
-        call = self._call(threads, thread)
+        if words is not None and words[0] == b"running":  # it fell asleep in between
+            words = self._call_words(threads, thread)
+        call = _call(words)
         if letter == b"S":
             return self._interruptible(pid, threads, thread, call)
         return self._uninterruptible(pid, threads, thread, call)
 
-    def _call(self, threads: Threads, thread: int) -> tuple[int, int] | None:
-        """Return number and first argument of the system call; None when it may not be read."""
+    def _call_words(self, threads: Threads, thread: int) -> list[bytes] | None:
+        """Return the words of `syscall`; None when it may not be read."""
         try:
-            words = threads.read(thread, "syscall").split()
+            return threads.read(thread, "syscall").split()
         except (ProcessLookupError, FileNotFoundError):
             raise  # the thread has ended
         except OSError:
             self.denied = True
             return None
-        if len(words) < 2 or words[0].startswith(b"-"):
-            return -1, 0
-        return int(words[0]), int(words[1], 16)
 
     def _interruptible(
         self, pid: int, threads: Threads, thread: int, call: tuple[int, int] | None
@@ -94,3 +104,12 @@ class StateReader:
         if wait is None and channel.filesystems:
             wait = self._places.of_kind(pid, channel.filesystems) or StorageWait("network", "")
         return State(wait or UNKNOWN_STORAGE, counted)
+
+
+def _call(words: list[bytes] | None) -> tuple[int, int] | None:
+    """Return number and first argument of a system call; None when it may not be read."""
+    if words is None:
+        return None
+    if len(words) < 2 or words[0].startswith(b"-"):
+        return -1, 0
+    return int(words[0]), int(words[1], 16)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from headrace.units import format_bytes_per_s, format_seconds
 from headrace.watching.client_counters import Operations
-from headrace.watching.job import JobSample, Used
+from headrace.watching.used import JobSample, Used
 from headrace.watching.watcher import NodeSample
 
 _RECENT_S = 10.0
@@ -26,33 +26,26 @@ class Recent:
     """What each job used in the last seconds, so that a table does not flicker."""
 
     def __init__(self, span_s: float = _RECENT_S) -> None:
-        self._span_s = span_s
-        self._kept: dict[str, deque[Used]] = {}
+        self._span_ns = (span_s + 0.5) * 1e9
+        self._kept: dict[str, tuple[Used, deque[Used]]] = {}
 
     def add(self, jobs: Iterable[JobSample]) -> dict[str, Used]:
         """Take a look; return the sums by key of a job."""
-        kept = {job.key: self._kept.get(job.key, deque[Used]()) for job in jobs}
+        kept: dict[str, tuple[Used, deque[Used]]] = {}
         for job in jobs:
-            mine = kept[job.key]
-            mine.append(job.last)
-            while sum(each.spent.wall_ns for each in mine) > (self._span_s + 0.5) * 1e9:
-                if len(mine) == 1:
-                    break
-                mine.popleft()
+            whole, parts = self._kept.get(job.key) or (Used(), deque[Used]())
+            whole.add(job.last)
+            parts.append(job.last)
+            while whole.spent.wall_ns > self._span_ns and len(parts) > 1:
+                whole.remove(parts.popleft())
+            kept[job.key] = whole, parts
         self._kept = kept
-        return {key: _sum(mine) for key, mine in kept.items()}
-
-
-def _sum(parts: Iterable[Used]) -> Used:
-    total = Used()
-    for each in parts:
-        total.add(each)
-    return total
+        return {key: whole for key, (whole, _) in kept.items()}
 
 
 def table(rows: Sequence[tuple[JobSample, Used]], most: int) -> list[str]:
     """Return the lines of a table: a heading, and at most `most` jobs."""
-    ordered = sorted(rows, key=lambda row: (-row[1].ledger.lost_s, row[0].name))
+    ordered = sorted(rows, key=lambda row: (-row[1].spent.lost_s, row[0].name))
     lines = [_HEADING, *(_row(job, used) for job, used in ordered[:most])]
     if (left := len(ordered) - most) > 0:
         lines.append(f"{left} more jobs, which lose less")
@@ -61,7 +54,8 @@ def table(rows: Sequence[tuple[JobSample, Used]], most: int) -> list[str]:
 
 def _row(job: JobSample, used: Used) -> str:
     ledger = used.ledger
-    shares = [f"{100 * ledger.shares[part]:.0f}%" for part in _PARTS]
+    parts = ledger.shares
+    shares = [f"{100 * parts[part]:.0f}%" for part in _PARTS]
     name = job.name if len(job.name) <= _NAME else f"{job.name[: _NAME - 1]}…"
     rate = used.moved.served / ledger.wall_s if ledger.wall_s else 0.0
     widths = (6, 7, 6, 6, 6, 6)
@@ -126,8 +120,9 @@ def _operations(name: str, done: Operations, interval_s: float) -> str:
 def footnotes(jobs: Iterable[JobSample], notes: Iterable[str]) -> list[str]:
     """Return where the numbers come from and what is missing, each once."""
     jobs = list(jobs)
-    sources = dict.fromkeys(source for job in jobs for source in job.sources)
-    lacks = dict.fromkeys(lack for job in jobs for lack in job.lacks)
+    # Most jobs share one tuple of them.
+    sources = dict.fromkeys(each for of in {job.sources: 0 for job in jobs} for each in of)
+    lacks = dict.fromkeys(each for of in {job.lacks: 0 for job in jobs} for each in of)
     return [
         *(f"source: {each}" for each in sources),
         *(f"not readable: {each}" for each in lacks),

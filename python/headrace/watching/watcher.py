@@ -13,16 +13,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.system.accounting import NS_PER_TICK, CounterFile, delay_accounting
+from headrace.system.accounting import (
+    NS_PER_TICK,
+    CounterFile,
+    delay_accounting,
+    delays_misplaced,
+)
 from headrace.system.taskstats import TaskDelays, TaskstatsSocket, listening_socket
 from headrace.system.waiting import remaining
 from headrace.watching.clients import ClientSample, StorageClients
 from headrace.watching.finders import Finder
 from headrace.watching.foreign_io import ForeignIo
-from headrace.watching.job import JobMeter, JobSample
+from headrace.watching.job import JobMeter
 from headrace.watching.own_groups import MovedBytes
 from headrace.watching.places import Places
 from headrace.watching.states import RUNNING, StateReader
+from headrace.watching.used import JobSample
 
 _SAMPLES_PER_S = 100.0
 _WAKE_UPS_PER_S = 2.0
@@ -57,12 +63,19 @@ class Watcher:
     """Watches the jobs that a finder names. A context manager."""
 
     def __init__(
-        self, finder: Finder, *, samples_per_s: float = _SAMPLES_PER_S, seed: int | None = None
+        self,
+        finder: Finder,
+        *,
+        samples_per_s: float = _SAMPLES_PER_S,
+        seed: int | None = None,
+        pressure: bool = True,
     ) -> None:
-        """`samples_per_s`: states of threads, of all jobs together. 100 cost up to 1.3 % of a CPU;
-        the standard uncertainty of a share is at most 0.5 / sqrt(samples of the job)."""
+        """`samples_per_s`: states of threads, of all jobs together. 100 cost up to 1.2 % of a CPU;
+        the standard uncertainty of a share is at most 0.5 / sqrt(samples of the job). `pressure`:
+        read that of control groups, three files a job."""
         self._finder = finder
         self._per_s = samples_per_s
+        self._pressure = pressure
         self._random = random.Random(seed)
         self._jobs: dict[str, JobMeter] = {}
         self._ended: dict[str, frozenset[int]] = {}
@@ -70,6 +83,7 @@ class Watcher:
         self._states = StateReader(Places())
         self._clients = StorageClients()
         self._foreign_io = ForeignIo()
+        self._misplaced = delays_misplaced()
         self._loads: CounterFile | None = None
         with contextlib.suppress(OSError):  # some containers hide it
             self._loads = CounterFile("/proc/loadavg", 128)
@@ -173,13 +187,15 @@ class Watcher:
                 job.close()
                 del self._jobs[key]
                 self._ended[key] = job.found.pids
-        self._threads = [
+        threads = [
             (job, pid, thread)
             for job in self._jobs.values()
             for pid, counters in job.processes.items()
             for thread in counters.threads.ids
         ]
-        self._random.shuffle(self._threads)
+        if len(threads) != len(self._threads) or set(threads) != set(self._threads):
+            self._threads = threads
+            self._random.shuffle(self._threads)
         clients = self._clients.look(
             next(iter(job.processes)) for job in self._jobs.values() if job.processes
         )
@@ -230,10 +246,14 @@ class Watcher:
             known = self._ended.get(found.key)
             # A slot or service has its name again when its next job comes, with other processes.
             if found.key not in self._jobs and (known is None or not found.pids <= known):
-                self._jobs[found.key] = JobMeter(found, self._taskstats)
-            if (job := self._jobs.get(found.key)) is not None:
+                self._jobs[found.key] = JobMeter(
+                    found, self._taskstats, misplaced=self._misplaced, pressure=self._pressure
+                )
+            job = self._jobs.get(found.key)
+            if job is not None and (job.found is not found or not job.processes):
                 job.found = found
-                job.join(found.pids)
+                if not found.pids <= job.processes.keys():
+                    job.join(found.pids)
 
     def _owners(self, ended: Sequence[TaskDelays]) -> dict[str, list[TaskDelays]]:
         """Return the ended threads of each job: of its processes, and of what they started."""
