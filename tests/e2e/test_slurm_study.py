@@ -1,7 +1,9 @@
-"""Studies on a real Slurm of three nodes, started by examples/slurm/start as users do."""
+"""Studies on a real Slurm of three nodes, started by examples/slurm/start as users do, and its jobs
+watched."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,3 +104,38 @@ def test_missing_commands_are_said_before_anything_starts(here: Workspace, slurm
     assert ended.returncode == 3, text
     assert "sbatch, squeue, scancel, scontrol: not found; they belong to slurm" in text
     assert not here.trials()
+
+
+def test_watch_tells_what_jobs_of_slurm_do(here: Workspace, slurm: Path) -> None:
+    """One job computes in a child of its script, the other sleeps."""
+    submit = ["sbatch", "--parsable", "--output", str(slurm / "shared" / "log"), "--wrap"]
+    (busy,) = said_by(here, *submit, "while :; do :; done & wait")
+    (asleep,) = said_by(here, *submit, "sleep 600")
+    try:
+        assert wait_until(lambda: queue(here) == ["wrap RUNNING"] * 2, 60, 0.2)
+        ended = here.run(
+            *("watch", "--slurm", busy, "--slurm", asleep, "--once", "--json", "--interval", "3 s")
+        )
+        jobs = watched(ended)
+        assert sorted(jobs) == sorted([f"slurm {busy}", f"slurm {asleep}"])
+        ledger = jobs[f"slurm {busy}"]["total"]
+        runs = (ledger["on_cpu_s"] + ledger["wait_cpu_s"]) / ledger["wall_s"]
+        assert runs == pytest.approx(1, abs=0.05), "on a CPU, or no CPU is free"
+        assert ledger["on_cpu_s"] > 0.1 and jobs[f"slurm {busy}"]["processes"] >= 2
+        ledger = jobs[f"slurm {asleep}"]["total"]
+        assert ledger["other_s"] / ledger["wall_s"] == pytest.approx(1, abs=0.05)
+        of_all = watched(here.run("watch", "--all", "--once", "--json", "--interval", "1 s"))
+        assert {f"slurm {busy}", f"slurm {asleep}"} <= set(of_all)
+        assert of_all[f"slurm {busy}"]["processes"] == jobs[f"slurm {busy}"]["processes"]
+        refused = here.run("watch", "--slurm", "999999", "--once")
+        assert refused.returncode == 2 and "no such job runs on this node" in refused.stderr
+    finally:
+        said_by(here, "scancel", busy, asleep)
+        assert wait_until(lambda: not queue(here), 60, 0.2)
+        (slurm / "shared" / "log").unlink(missing_ok=True)
+
+
+def watched(ended: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
+    """The jobs of a look, by key."""
+    assert ended.returncode == 0, ended.stderr
+    return {job["key"]: job for job in json.loads(ended.stdout)["jobs"]}

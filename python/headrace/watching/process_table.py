@@ -20,6 +20,8 @@ _BATCH_JOB = re.compile(
     r"/slurm[^/]*/(?:uid_\d+/)?job_(\d+)|/(?:[^/]*_)?slurmstepd\.scope/job_(\d+)"
 )
 _CONDOR_SLOT = re.compile(r"/condor_[^/]*?(slot[\w.@-]+)")
+_IN_ENVIRONMENT = re.compile(rb"(?:^|\0)(SLURM_JOB_ID|_CONDOR_JOB_AD)=([^\0]+)")
+_FIELD = re.compile(r"^(ClusterId|ProcId)\s*=\s*(\d+)\s*$", re.MULTILINE | re.IGNORECASE)
 _SCOPE = re.compile(r"/([^/]+\.(?:scope|service))(?:/|$)")
 
 
@@ -60,6 +62,8 @@ class Process:
                     name = next(each for each in found.groups() if each)
                     name = f"{kind} {name}".strip()
                     return name, name
+            if kind == "condor" and (name := _batch_job(self.pid)):
+                return name, name  # the batch system has made no control group
         return f"session {self.session}", ""
 
 
@@ -79,6 +83,28 @@ class ProcessTable:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 self.by_pid[pid] = _read(pid)
         return [process for process in self.by_pid.values() if not process.kernel]
+
+
+def _batch_job(pid: int) -> str:
+    """Return `slurm 4711` or `condor 4711.0` from the environment of a process; else nothing."""
+    with contextlib.suppress(OSError):
+        found = _IN_ENVIRONMENT.search(Path(f"/proc/{pid}/environ").read_bytes())
+        if found is not None:
+            name, value = (each.decode(errors="surrogateescape") for each in found.groups())
+            job = value if name == "SLURM_JOB_ID" else condor_job(pid, value)
+            return f"{'slurm' if name == 'SLURM_JOB_ID' else 'condor'} {job}" if job else ""
+    return ""
+
+
+def condor_job(pid: int, ad: str) -> str:
+    """Return cluster and process of the ClassAd of a job; empty when it cannot be read."""
+    for place in (Path(f"/proc/{pid}/root{ad}"), Path(ad)):
+        try:
+            fields = {name.lower(): value for name, value in _FIELD.findall(place.read_text())}
+            return f"{fields['clusterid']}.{fields['procid']}"
+        except (OSError, KeyError, UnicodeError):
+            continue
+    return ""
 
 
 def _read(pid: int) -> Process:

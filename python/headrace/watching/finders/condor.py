@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import ClassVar
 
 from typing_extensions import override
 
 from headrace.errors import UsageError
 from headrace.watching.finders import Finder, FoundJob
-from headrace.watching.process_table import ProcessTable
-
-_FIELD = re.compile(r"^(ClusterId|ProcId)\s*=\s*(\d+)\s*$", re.MULTILINE | re.IGNORECASE)
+from headrace.watching.process_table import ProcessTable, condor_job
 
 
 class CondorFinder(Finder):
@@ -45,7 +42,7 @@ class CondorFinder(Finder):
             if ad is not None:
                 key = (process.pid, ad)
                 if key not in self._ads:
-                    self._ads[key] = _job_of(process.pid, ad)
+                    self._ads[key] = condor_job(process.pid, ad)
                 pids.setdefault(self._ads[key], set()).add(process.pid)
         found: list[FoundJob] = []
         for name in dict.fromkeys(self.names):
@@ -62,14 +59,3 @@ class CondorFinder(Finder):
                 FoundJob(f"condor {job}", f"condor {job}", frozenset(pids[job])) for job in jobs
             ]
         return found
-
-
-def _job_of(pid: int, ad: str) -> str:
-    """Return cluster and process of the ClassAd of a job; empty when it cannot be read."""
-    for place in (Path(f"/proc/{pid}/root{ad}"), Path(ad)):
-        try:
-            fields = {name.lower(): value for name, value in _FIELD.findall(place.read_text())}
-            return f"{fields['clusterid']}.{fields['procid']}"
-        except (OSError, KeyError, UnicodeError):
-            continue
-    return ""
