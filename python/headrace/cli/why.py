@@ -80,8 +80,8 @@ def why(
 def _of_command(
     command: list[str], keep: Path | None
 ) -> tuple[int, Recording | None, ProgramVerdict]:
+    from headrace.verdict.advising import advice_on
     from headrace.verdict.running import run
-    from headrace.verdict.simulating import advice_on
     from headrace.verdict.words import verdict_of
 
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(command[0]).name) or "job"

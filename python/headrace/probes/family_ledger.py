@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from headrace.probes.ledger import (
     LedgerRow,
@@ -108,7 +108,7 @@ class FamilyMeter:
         moved = self._moved()
         on_cpu_s = max(user_s + system_s, spent.run_ns / 1e9)
         waits = block_waits(
-            replace(spent, run_ns=round(on_cpu_s * 1e9)),
+            Times(round(on_cpu_s * 1e9), spent.wait_cpu_ns, spent.wait_block_ns),
             states,
             wall_ns,
             source=self.source,

@@ -32,7 +32,7 @@ import os
 import resource
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from headrace.system.accounting import (
@@ -252,7 +252,7 @@ class LedgerMeter:
         # be lost.
         on_cpu_s = own_cpu_ns / 1e9 + max(children_cpu_s, spent.run_ns / 1e9)
         waits = block_waits(
-            replace(spent, run_ns=round(on_cpu_s * 1e9)),
+            Times(round(on_cpu_s * 1e9), spent.wait_cpu_ns, spent.wait_block_ns),
             states,
             wall_ns,
             source=self.source,

@@ -49,6 +49,25 @@ def again(steps: Steps) -> npt.NDArray[np.bool_]:
     return found
 
 
+def mapped_on(recording: Recording, places: Mapping[str, StoragePlace]) -> StoragePlace | None:
+    """Return where the data file is whose mapped pages it used most."""
+    steps = recording.steps
+    pages = steps.take((steps.op == Op.MAPPED_READ) & (steps.length > 0))
+    used: dict[StoragePlace, int] = {}
+    for number in np.unique(pages.file).tolist():
+        file = recording.files[number]
+        place = places.get(file.path, UNKNOWN)
+        if not file.software and place.kind in ("block", "network"):
+            used[place] = used.get(place, 0) + int(pages.length[pages.file == number].sum())
+    return max(used, key=lambda place: used[place], default=None)
+
+
+def waited_bytes(recording: Recording) -> int:
+    """Return the bytes of read calls that waited."""
+    steps = recording.steps
+    return int(steps.length[(steps.op == Op.READ) & waited(steps)].sum())
+
+
 def accesses_of(recording: Recording, places: Mapping[str, StoragePlace]) -> tuple[Access, ...]:
     """Return the accesses of each place, by the time that was waited there, most first."""
     steps = recording.steps

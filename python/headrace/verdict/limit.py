@@ -12,6 +12,9 @@ SHORTEST_S = 0.5
 """A shorter run is the start of a program: libraries and imports."""
 
 
+_MOST_OF_IT = 0.5
+
+
 @dataclass(frozen=True)
 class ProgramLimit:
     """What held the program back most."""
@@ -36,3 +39,13 @@ def limit_of(seen: Observation) -> ProgramLimit:
         return ProgramLimit(share.kind, share.where, fraction)
     access = next((each for each in seen.accesses if each.place.name == share.where), None)
     return ProgramLimit(share.kind, share.where, fraction, access)
+
+
+def faults_limit(seen: Observation, limit: ProgramLimit) -> bool:
+    """Return whether page faults are most of what limits the program."""
+    faults = seen.faults
+    return (
+        faults is not None
+        and faults.place.name == limit.where
+        and faults.seconds > _MOST_OF_IT * limit.fraction * seen.wall_s
+    )

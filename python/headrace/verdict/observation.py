@@ -61,6 +61,39 @@ class Access:
 
 
 @dataclass(frozen=True)
+class PageFaults:
+    """Waits for pages of files that the program has mapped: no calls show them."""
+
+    place: StoragePlace
+    """Of the data file whose pages it used most."""
+    number: int
+    """Faults that waited for storage (major faults)."""
+    bytes_read: int
+    """Read by devices, beyond what calls that waited read."""
+    seconds: float
+
+    @property
+    def mean_bytes(self) -> int:
+        """Bytes read for a fault, with the pages around it."""
+        return self.bytes_read // max(1, self.number)
+
+
+@dataclass(frozen=True)
+class ConnectionUse:
+    """What the lasting TCP connections of a program did."""
+
+    connections: int
+    requests: int
+    """Segments with data that it sent: a small request is one."""
+    received_bytes: int
+    sent_bytes: int
+    round_trip_s: float
+    """The shortest; 0 if none was measured."""
+    since_data_s: tuple[float, ...] = ()
+    """Time since data had come, at looks of the watch: the least, deciles, and the most."""
+
+
+@dataclass(frozen=True)
 class Observation:
     """All that a verdict is made of."""
 
@@ -74,8 +107,16 @@ class Observation:
     """As in `subprocess`; None if it is not known (a stored profile, a running program)."""
     connections: tuple[str, ...] = ()
     """`host:port` of the TCP connections that it had."""
+    connection_use: ConnectionUse | None = None
+    """None without lasting connections."""
     cores: int = 0
     major_faults: int = 0
+    faults: PageFaults | None = None
+    """None without data files that are mapped, and for a program that has not been recorded."""
+    memory_limit_bytes: int = 0
+    """Of its control group; 0 without."""
+    cache_bytes: int = 0
+    """The most pages of files that this group held."""
     swapped_in: bool = False
     device_bytes: int | None = None
     """Bytes that block devices read for it, as the kernel counts; None if that is not known."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.profiles.steps import Recording
+from headrace.verdict.advising import advice_on
 from headrace.verdict.running import observation_of
-from headrace.verdict.simulating import advice_on
 from headrace.verdict.words import ProgramVerdict, verdict_of
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from headrace.profiles.recorder import ObservedRun, observe
 from headrace.profiles.steps import Recording
-from headrace.verdict.calls import accesses_of
-from headrace.verdict.observation import Access, Observation
+from headrace.verdict.calls import accesses_of, mapped_on, waited_bytes
+from headrace.verdict.observation import Access, Observation, PageFaults, StoragePlace, TimeShare
 from headrace.verdict.places import places_of
 from headrace.verdict.shares import Counts, shares_of
 from headrace.verdict.watching import ProgramWatch
@@ -66,8 +66,10 @@ def _observation(command: Sequence[str], run: ObservedRun, watch: ProgramWatch) 
     ended, recording = run.ended, run.recording
     accesses: tuple[Access, ...] = ()
     lacks: list[str] = []
+    mapped: StoragePlace | None = None
     if recording is not None:
-        accesses = accesses_of(recording, places_of(file.path for file in recording.files))
+        places = places_of(file.path for file in recording.files)
+        accesses, mapped = accesses_of(recording, places), mapped_on(recording, places)
         lacks += recording.notes
     else:
         lacks.append(f"its reads and writes are not known: {run.not_recorded}")
@@ -86,18 +88,25 @@ def _observation(command: Sequence[str], run: ObservedRun, watch: ProgramWatch) 
         _threads(recording) if recording is not None else 1,
         watch.samples,
         sorted(watch.connections),
+        mapped,
     )
+    shares = shares_of(counts, accesses)
+    device_bytes = ended.counts.device_bytes if ended.counts is not None else None
     return Observation(
         command=tuple(command),
         wall_s=wall_s,
-        shares=shares_of(counts, accesses),
+        shares=shares,
         accesses=accesses,
+        faults=_faults(shares, accesses, mapped, ended.usage.ru_majflt, device_bytes, recording),
+        memory_limit_bytes=watch.memory.limit_bytes,
+        cache_bytes=watch.memory.cache_bytes,
         exit_code=ended.exit_code,
         connections=tuple(counts.connections),
+        connection_use=watch.connection_use,
         cores=len(os.sched_getaffinity(0)),
         major_faults=ended.usage.ru_majflt,
         swapped_in=watch.swapped_in,
-        device_bytes=ended.counts.device_bytes if ended.counts is not None else None,
+        device_bytes=device_bytes,
         sources="+".join(
             dict.fromkeys(
                 [row.ledger_source, *(["recorder"] if recording is not None else []), "samples"]
@@ -106,6 +115,23 @@ def _observation(command: Sequence[str], run: ObservedRun, watch: ProgramWatch) 
         samples=sum(watch.samples.values()),
         lacks=tuple(lacks),
     )
+
+
+def _faults(
+    shares: Sequence[TimeShare],
+    accesses: Sequence[Access],
+    mapped: StoragePlace | None,
+    number: int,
+    device_bytes: int | None,
+    recording: Recording | None,
+) -> PageFaults | None:
+    """Return the waits of the place that its calls do not show."""
+    if mapped is None or recording is None:
+        return None
+    there_s = sum(share.seconds for share in shares if share.where == mapped.name)
+    calls_s = sum(each.waited_s for each in accesses if each.place == mapped)
+    moved = max(0, (device_bytes or 0) - waited_bytes(recording))
+    return PageFaults(mapped, number, moved, max(0.0, there_s - calls_s))
 
 
 def _threads(recording: Recording) -> int:

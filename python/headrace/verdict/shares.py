@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.verdict.doing import Doing
-from headrace.verdict.observation import Access, ShareKind, TimeShare
+from headrace.verdict.observation import Access, ShareKind, StoragePlace, TimeShare
 
 _OF_DOING: dict[Doing, ShareKind] = {
     "sleep": "sleep", "connection": "connection", "pipe": "pipe", "lock": "lock",
@@ -40,6 +40,8 @@ class Counts:
     threads: int = 1
     samples: Mapping[Doing, int] = field(default_factory=dict[Doing, int])
     connections: Sequence[str] = ()
+    mapped_on: StoragePlace | None = None
+    """Where the data file is whose pages it has mapped and used most."""
 
 
 def shares_of(counts: Counts, accesses: Sequence[Access]) -> tuple[TimeShare, ...]:
@@ -101,18 +103,34 @@ def _storage(counts: Counts, accesses: Sequence[Access], storage_s: float) -> li
         by_calls_s = left_s
     for each in accesses:
         if each.waited_s > 0:
-            kind: ShareKind = "network" if each.place.kind == "network" else "block"
+            kind = _kind(each.place)
             part_s = by_calls_s * each.waited_s / calls_s
             found.append(TimeShare(kind, each.place.name, part_s))
     # Page faults, and programs without a recording.
     network_s = _sampled_s(counts, "network") + _sampled_s(counts, "fuse")
     block_s = max(_sampled_s(counts, "block"), counts.kernel_block_s)
     unseen_s = left_s - by_calls_s
-    if unseen_s > 0:
+    if unseen_s > 0 and counts.mapped_on is not None:
+        place = counts.mapped_on
+        found.append(TimeShare(_kind(place), place.name, unseen_s))
+    elif unseen_s > 0:
         of_network = network_s / (network_s + block_s) if network_s + block_s > 0 else 0.0
         found.append(TimeShare("network", "", unseen_s * of_network))
         found.append(TimeShare("block", "", unseen_s * (1 - of_network)))
-    return found
+    return _merged(found)
+
+
+def _kind(place: StoragePlace) -> ShareKind:
+    return "network" if place.kind == "network" else "block"
+
+
+def _merged(shares: Sequence[TimeShare]) -> list[TimeShare]:
+    """Add up calls and page faults of one place."""
+    summed: dict[tuple[ShareKind, str], float] = {}
+    for share in shares:
+        key = share.kind, share.where
+        summed[key] = summed.get(key, 0.0) + share.seconds
+    return [TimeShare(kind, where, seconds) for (kind, where), seconds in summed.items()]
 
 
 def others(counts: Counts, rest_s: float) -> list[TimeShare]:

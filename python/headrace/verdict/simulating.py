@@ -2,42 +2,35 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from headrace.catalog import entry
 from headrace.engine.simulate.outcome import SimulatedOutcome
 from headrace.engine.simulate.simulator import Cores, ScenarioRefusal
 from headrace.errors import HeadraceError
 from headrace.profiles.scenario import scenario_steps
-from headrace.profiles.steps import Ints, Op, Recording
-from headrace.profiles.summary import is_read
-from headrace.scenario import DriveSpec, PlacedFileSet, Scenario, Step, VolumeSpec
-from headrace.targets.scenario import filesystem, host, storage
+from headrace.profiles.steps import Ints, Op, Recording, Steps
+from headrace.profiles.summary import covered_bytes, is_read
+from headrace.scenario import PlacedFileSet, Scenario, Step, VolumeSpec
+from headrace.targets.scenario import host
 from headrace.verdict.advice import Advice, SimulatedChange
 from headrace.verdict.calls import jumps, waited
-from headrace.verdict.limit import limit_of
-from headrace.verdict.observation import STORAGE, Observation, StoragePlace
-from headrace.verdict.places import places_of
+from headrace.verdict.observation import StoragePlace
 from headrace.verdict.present import ReadTimes, completed, recorded_times
+from headrace.verdict.volumes import at_once, catalog_volume, present_volume
 
 SATA_SSD = "samsung-870-evo-1tb"
 NVME = "samsung-pm9a3-3.84tb"
-_DISK = "sata-7200-500gb"
-_DISK_LEAST_S = 1.5e-3
-"""A block device that takes longer for a random read is a disk, whatever it says."""
 _REGION = 2 << 20
 """Reads in order are hits of the page cache, or not, in pieces of this size."""
 _LARGE_READ_AHEAD = 4 << 20
-_READ_AHEAD = 128 << 10
 _SOME_JUMPS = 0.1
 """From this share of reads elsewhere on, order is an alternative."""
 _STEPS_MOST = 3_000_000
@@ -45,18 +38,15 @@ _MAPPED_MOST = 0.1
 
 
 @dataclass(frozen=True)
-class _Usual:
-    """Times of a class of storage, where none was measured."""
+class Variant:
+    """Storage and memory on which the program is simulated."""
 
-    random_s: float
-    rate_bytes_per_s: float
-
-
-_USUAL_DISK = _Usual(12e-3, 150e6)
-"""Assumption: a disk of 7200 rpm."""
-_USUAL_OTHER = _Usual(150e-6, 500e6)
-"""Assumption: a SATA SSD."""
-_DISK_OVERHEAD_S = 150e-6
+    name: str
+    volume: VolumeSpec
+    reordered: bool = False
+    """Data of files is in the order in which it is read."""
+    memory_bytes: int = 0
+    """Of the job and its page cache; 0: that of this machine."""
 
 
 def advise(
@@ -65,8 +55,10 @@ def advise(
     places: Mapping[str, StoragePlace],
     *,
     measure: bool = True,
+    memory_bytes: int = 0,
 ) -> Advice:
-    """Return simulated times for the place that the program waits for most.
+    """Return simulated times for a place that the program waits for. `memory_bytes`: that it has,
+    if that is what it lacks; more of it is then an alternative.
 
     Raises HeadraceError with the reason when it cannot be simulated.
     """
@@ -80,13 +72,30 @@ def advise(
     if measure:
         times = completed(times, Path(recording.files[most_read].path), place)
     kept = replace(recording, steps=recording.steps.take(_kept(recording, files)), cpu_wait_ns=0)
-    present = _present_volume(place, times)
-    others = _alternatives(place, present, times, kept)
-    scenarios = [
-        _scenario(kept, files, volume, reordered=reordered)
-        for _, volume, reordered in [("", present, False), ("", _at_once(present), False), *others]
-    ]
-    seconds = _simulated(scenarios)
+    present = present_volume(place, times)
+    others = alternatives(place, present, times, kept)
+    if memory_bytes:
+        others = _memories(present, memory_bytes, _covered(reads)) + [
+            replace(each, memory_bytes=memory_bytes) for each in others if not each.reordered
+        ]
+    return simulated_advice(
+        kept, files, Variant("", present, memory_bytes=memory_bytes), others, recording, times
+    )
+
+
+def simulated_advice(
+    kept: Recording,
+    files: Sequence[int],
+    present: Variant,
+    others: Sequence[Variant],
+    recording: Recording,
+    times: ReadTimes,
+) -> Advice:
+    """Simulate what is kept of a recording on the present storage and on others."""
+    at_once_there = replace(present, volume=at_once(present.volume))
+    seconds = _simulated(
+        [_scenario(kept, files, each) for each in (present, at_once_there, *others)]
+    )
     advice = Advice(
         recording.duration_ns * 1e-9,
         seconds[0],
@@ -97,27 +106,19 @@ def advise(
     if not advice.trusted:
         return advice
     changes = tuple(
-        SimulatedChange(name, found)
-        for (name, _, _), found in zip(others, seconds[2:], strict=True)
+        SimulatedChange(variant.name, found)
+        for variant, found in zip(others, seconds[2:], strict=True)
     )
     return replace(advice, changes=changes)
 
 
-def advice_on(
-    seen: Observation, recording: Recording | None, *, measure: bool = True
-) -> tuple[Advice | None, str]:
-    """Return advice, or why there is none; neither for a program that storage does not limit.
-
-    `measure`: read the program's files for a second where its own reads do not tell enough.
-    """
-    limit = limit_of(seen)
-    if limit.kind not in STORAGE or limit.access is None or recording is None:
-        return None, ""
-    places = places_of(file.path for file in recording.files)
-    try:
-        return advise(recording, limit.access.place, places, measure=measure), ""
-    except HeadraceError as error:
-        return None, error.message
+def _memories(present: VolumeSpec, memory_bytes: int, needed: int) -> list[Variant]:
+    """More memory than the program has: twice, and enough for all that it reads."""
+    enough = memory_bytes + needed
+    found = [Variant("memory for all that it reads", present, memory_bytes=enough)]
+    if 2 * memory_bytes < enough:
+        found.insert(0, Variant("twice the memory", present, memory_bytes=2 * memory_bytes))
+    return found
 
 
 def _check(op: Ints, length: Ints, steps: int) -> None:
@@ -152,111 +153,37 @@ def _kept(recording: Recording, files: Sequence[int]) -> npt.NDArray[np.bool_]:
     return kept
 
 
-def _present_volume(place: StoragePlace, times: ReadTimes) -> VolumeSpec:
-    """Return the present storage as a model with the measured times, or the usual ones of its class
-    where one is missing: then it hardly matters for this program.
-
-    Raises HeadraceError when nothing was measured.
-    """
-    if times.random_s is None and times.rate_bytes_per_s is None:
-        raise HeadraceError("it waited too seldom to tell what its storage takes for a read")
-    usual = _USUAL_DISK if _is_disk(place, times) else _USUAL_OTHER
-    random_s = usual.random_s if times.random_s is None else times.random_s
-    rate = usual.rate_bytes_per_s if times.rate_bytes_per_s is None else times.rate_bytes_per_s
-    access_s = random_s - times.random_bytes / rate
-    made: VolumeSpec = {
-        "name": "data",
-        "filesystem": filesystem("ext4"),
-        "read_ahead_bytes": place.read_ahead_bytes or _READ_AHEAD,
-    }
-    if _is_disk(place, times):
-        made["storage"] = storage(_disk(access_s, rate))
-    else:
-        read_ns = round(max(1e-6, access_s) * 1e9)
-        made["ideal"] = {
-            "capacity_bytes": 1 << 42,
-            "read_ns": read_ns,
-            "write_ns": read_ns,
-            "read_bytes_per_s": rate,
-            "write_bytes_per_s": rate,
-        }
-    return made
-
-
-def _is_disk(place: StoragePlace, times: ReadTimes) -> bool:
-    if place.kind == "network":
-        return False
-    if times.random_s is None:
-        return bool(place.rotational)
-    return times.random_s > _DISK_LEAST_S
-
-
-def _disk(access_s: float, rate_bytes_per_s: float) -> DriveSpec:
-    """Return a disk that takes so long to any other cylinder, and has one rate."""
-    table = cast("dict[str, Any]", copy.deepcopy(entry("drives", _DISK).table))
-    rpm = next(
-        (each for least, each in ((6e-3, 7200.0), (4e-3, 10_000.0)) if access_s > least), 15_000.0
-    )
-    seek_ms = max(0.05, (access_s - _DISK_OVERHEAD_S - 30 / rpm) * 1e3)
-    table["rotation_rpm"] = rpm
-    table["rates"] = {"outer_bytes_per_s": rate_bytes_per_s}
-    table["seek"] = {
-        "curve": "table", "distance_cylinders": [1, 2], "time_ms": [seek_ms, seek_ms],
-    }  # fmt: skip
-    table.pop("seek_write", None)
-    table["link_bytes_per_s"] = max(table["link_bytes_per_s"], rate_bytes_per_s)
-    return cast("DriveSpec", table)
-
-
-def _at_once(present: VolumeSpec) -> VolumeSpec:
-    made = cast(
-        "VolumeSpec", {**present, "ideal": {"capacity_bytes": 1 << 42, "read_ns": 0, "write_ns": 0}}
-    )
-    made.pop("storage", None)
-    return made
-
-
-def _alternatives(
+def alternatives(
     place: StoragePlace, present: VolumeSpec, times: ReadTimes, recording: Recording
-) -> list[tuple[str, VolumeSpec, bool]]:
-    """Return name, volume and whether files are in the order of reading, of each alternative."""
+) -> list[Variant]:
+    """Return other storage than the present."""
     ahead = cast("VolumeSpec", {**present, "read_ahead_bytes": _LARGE_READ_AHEAD})
-    found: list[tuple[str, VolumeSpec, bool]] = [("read-ahead of 4 MiB", ahead, False)]
+    found = [Variant("read-ahead of 4 MiB", ahead)]
     reads = recording.steps.take(is_read(recording.steps))
     # How much order would save depends on the rate.
     if times.rate_bytes_per_s is not None and len(reads) and jumps(reads).mean() > _SOME_JUMPS:
-        found.append(("files in reading order", ahead, True))
+        found.append(Variant("files in reading order", ahead, reordered=True))
     if place.kind == "network" and "ideal" in present:
         own = dict(present["ideal"])
         half = {**own, "read_ns": int(cast("int", own["read_ns"])) // 2}
         fast = {**own, "read_bytes_per_s": 10 * cast("float", own["read_bytes_per_s"])}
-        found += [
-            ("half the latency", cast("VolumeSpec", {**present, "ideal": half}), False),
-            ("a link of 10 times the rate", cast("VolumeSpec", {**present, "ideal": fast}), False),
-            ("a local copy on a SATA SSD", _catalog_volume(SATA_SSD), False),
+        return [
+            *found,
+            Variant("half the latency", cast("VolumeSpec", {**present, "ideal": half})),
+            Variant("a link of 10 times the rate", cast("VolumeSpec", {**present, "ideal": fast})),
+            Variant("a local copy on a SATA SSD", catalog_volume(SATA_SSD)),
         ]
-        return found
-    found += [
-        ("a SATA SSD", _catalog_volume(SATA_SSD), False),
-        ("an NVMe drive", _catalog_volume(NVME), False),
+    return [
+        *found,
+        Variant("a SATA SSD", catalog_volume(SATA_SSD)),
+        Variant("an NVMe drive", catalog_volume(NVME)),
     ]
-    return found
 
 
-def _catalog_volume(name: str) -> VolumeSpec:
-    return {
-        "name": "data",
-        "filesystem": filesystem("ext4"),
-        "storage": storage(entry("drives", name).table),
-        "read_ahead_bytes": _READ_AHEAD,
-    }
-
-
-def _scenario(
-    recording: Recording, files: Sequence[int], volume: VolumeSpec, *, reordered: bool
-) -> Scenario:
+def _scenario(recording: Recording, files: Sequence[int], variant: Variant) -> Scenario:
+    volume = variant.volume
     names = [f"f{number}" for number in range(len(recording.files))]
-    used = _in_reading_order(recording) if reordered else recording
+    used = _in_reading_order(recording) if variant.reordered else recording
     steps: list[Step] = scenario_steps(used, names, software=True)
     sizes = {number: recording.files[number].bytes for number in files}
     for number in files:
@@ -264,7 +191,7 @@ def _scenario(
         sizes[number] = max(1, sizes[number], int((own.offset + own.length).max(initial=0)))
     node = host("node", "generic-node", None)
     node["cores"] = os.cpu_count() or 1
-    node["memory_bytes"] = _memory_bytes()
+    node["memory_bytes"] = max(_memory_bytes(), 2 * variant.memory_bytes)
     node["volumes"] = [volume]
     placed: list[PlacedFileSet] = [
         {
@@ -285,10 +212,23 @@ def _scenario(
         "services": [],
         "files": placed,
         "profiles": [{"name": "job", "memory_bytes": recording.memory_bytes, "steps": steps}],
-        "run": {"profile": "job", "slots_per_node": 1, "load": {"kind": "batch", "jobs": 1}},
+        "run": {
+            "profile": "job",
+            "slots_per_node": 1,
+            "load": {"kind": "batch", "jobs": 1},
+            "job_memory_limit_bytes": variant.memory_bytes,
+        },
         "power": {"pue": 1.0, "switch_w": 0.0},
         "observe": {"series_interval_ns": 0, "histograms": False},
     }
+
+
+def _covered(reads: Steps) -> int:
+    """Return the bytes read, each once."""
+    return sum(
+        covered_bytes(reads.offset[reads.file == each], reads.length[reads.file == each])
+        for each in np.unique(reads.file).tolist()
+    )
 
 
 def _in_reading_order(recording: Recording) -> Recording:

@@ -15,7 +15,10 @@ from typing_extensions import override
 from headrace.probes.family_ledger import FamilyMeter
 from headrace.probes.ledger import LedgerRow
 from headrace.system.accounting import CounterFile, pressure_totals_us
+from headrace.verdict.connections import ConnectionLooks
 from headrace.verdict.doing import Doing, connections, doing, tree
+from headrace.verdict.observation import ConnectionUse
+from headrace.watching.group_memory import LimitedMemory, limited_memory
 
 _SAMPLE_S = 0.02
 _SHARE_OF_A_CORE = 0.01
@@ -23,7 +26,7 @@ _SHARE_OF_A_CORE = 0.01
 _FIRST = 50
 _FIRST_SHARE_OF_A_CORE = 0.05
 """The same for the first ones: a program of a few seconds with many threads needs enough, too."""
-_CONNECTIONS_S = 0.5
+_CONNECTIONS_S = 0.1
 
 
 class TreeSampler:
@@ -34,7 +37,11 @@ class TreeSampler:
         self.connections: set[str] = set()
         self.memory_stall_s = 0.0
         self.swapped_in = False
+        self.memory = LimitedMemory(0, 0)
+        """Of the control group of its youngest process; the most pages of files that it held."""
         self._pid = pid
+        self.connection_use: ConnectionUse | None = None
+        self._looks = ConnectionLooks()
         self._connections_due_s = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="headrace-why", daemon=True)
@@ -52,6 +59,7 @@ class TreeSampler:
     ) -> None:
         self._stop.set()
         self._thread.join()
+        self.connection_use = self._looks.use(2 * _CONNECTIONS_S)
         stalled_s, swapped = _memory()
         self.memory_stall_s = stalled_s - self._before[0]
         self.swapped_in = swapped > self._before[1]
@@ -74,6 +82,10 @@ class TreeSampler:
         if time.monotonic() >= self._connections_due_s:
             self._connections_due_s = time.monotonic() + _CONNECTIONS_S
             self.connections |= set(connections(pids))
+            self._looks.look(pids)
+            with contextlib.suppress(OSError, ValueError):
+                limit_bytes, cache_bytes = limited_memory(pids[-1])
+                self.memory = LimitedMemory(limit_bytes, max(cache_bytes, self.memory.cache_bytes))
         return time.thread_time() - began_s
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from headrace.system.children import signal_name
 from headrace.units import format_amount, format_bytes, format_seconds
 from headrace.verdict.advice import Advice
-from headrace.verdict.limit import ProgramLimit, limit_of
-from headrace.verdict.observation import STORAGE, Access, Observation, TimeShare
+from headrace.verdict.limit import ProgramLimit, faults_limit, limit_of
+from headrace.verdict.observation import STORAGE, Access, Observation, PageFaults, TimeShare
 
 COLUMNS = 80
 LINES = 5
@@ -130,6 +130,8 @@ def _limit_words(seen: Observation, limit: ProgramLimit) -> str:
         return f"not known: {format_seconds(seen.wall_s)} is too short to judge"
     if limit.kind in STORAGE:
         reads = access_words(limit.access) if limit.access is not None else ""
+        if seen.faults is not None and faults_limit(seen, limit):
+            reads = fault_words(seen.faults)
         name = short(limit.where) or ("page faults" if seen.major_faults else "storage")
         return f"{name}{': ' if reads else ''}{reads}"
     words = {
@@ -138,13 +140,31 @@ def _limit_words(seen: Observation, limit: ProgramLimit) -> str:
         "wait-cpu": f"too few CPUs: for {share} of its time it could run and had none",
         "memory": "memory: what it had read was dropped, and is read again"
         + (", from swap" if seen.swapped_in else ""),
-        "connection": "a connection: it waits for "
-        + (short(", ".join(seen.connections)) or "sockets"),
+        "connection": _connection_words(seen),
         "sleep": "nothing of this machine: it sleeps, or waits for a timer",
         "pipe": "another program or a terminal, at a pipe",
         "lock": "itself: its threads wait for one another",
     }
     return words.get(limit.kind, "not known: it neither ran nor waited for storage")
+
+
+def _connection_words(seen: Observation) -> str:
+    where = short(", ".join(seen.connections)) or "sockets"
+    use = seen.connection_use
+    if use is None:
+        return f"a connection: it waits for {where}"
+    number = max(1, use.requests)
+    size = format_amount(use.received_bytes // number)
+    each = format_seconds(seen.seconds("connection") / number)
+    trip = f", RTT {format_seconds(use.round_trip_s)}" if use.round_trip_s else ""
+    return f"{where}: {number} requests of {size}, {each} each{trip}"
+
+
+def fault_words(faults: PageFaults) -> str:
+    """Return how many page faults waited, what each moved and how long it took."""
+    each_s = faults.seconds / max(1, faults.number)
+    size = f", {format_amount(faults.mean_bytes)} each" if faults.mean_bytes else ""
+    return f"{faults.number} page faults of mapped files{size}, {format_seconds(each_s)} a wait"
 
 
 def access_words(access: Access) -> str:

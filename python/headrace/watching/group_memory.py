@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Collection
 from pathlib import Path
+from typing import NamedTuple
 
 from headrace.system.accounting import CounterFile
 from headrace.watching.group_places import directory_of, groups_of, has_only
@@ -59,6 +60,35 @@ class GroupMemory:
         if self._file is not None:
             self._file.close()
         self._file, self._last = None, None
+
+
+class LimitedMemory(NamedTuple):
+    """The memory control group of a process."""
+
+    limit_bytes: int
+    """The least of the group and those above it; 0 where it is the machine's memory."""
+    cache_bytes: int
+    """Pages of files that the group holds now."""
+
+
+def limited_memory(pid: int) -> LimitedMemory:
+    """Return the limit of a process's memory. Raises OSError, ValueError."""
+    own = group = _memory_group(pid)
+    machine = os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES
+    least = machine
+    while group is not None:
+        texts = [
+            (group / name).read_text().strip()
+            for name in ("memory.max", "memory.limit_in_bytes")
+            if (group / name).is_file()
+        ]
+        least = min([least, *(int(text) for text in texts if text != "max")])
+        group = group.parent if texts else None
+    if own is None or least >= machine:
+        return LimitedMemory(0, 0)
+    rows = dict(line.split() for line in (own / "memory.stat").read_text().splitlines())
+    # Version 1 has totals with the groups below; `file` of version 2 is one.
+    return LimitedMemory(least, int(rows.get("total_cache", rows.get("file", 0))))
 
 
 def _memory_group(pid: int) -> Path | None:

@@ -1,0 +1,109 @@
+"""The present storage of a program as a model, and storage of the catalog instead of it."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any, cast
+
+from headrace.catalog import entry
+from headrace.errors import HeadraceError
+from headrace.scenario import DriveSpec, VolumeSpec
+from headrace.targets.scenario import filesystem, storage
+from headrace.verdict.observation import StoragePlace
+from headrace.verdict.present import ReadTimes
+
+_DISK = "sata-7200-500gb"
+_DISK_LEAST_S = 1.5e-3
+"""A block device that takes longer for a random read is a disk, whatever it says."""
+READ_AHEAD = 128 << 10
+
+
+@dataclass(frozen=True)
+class _Usual:
+    """Times of a class of storage, where none was measured."""
+
+    random_s: float
+    rate_bytes_per_s: float
+
+
+_USUAL_DISK = _Usual(12e-3, 150e6)
+"""Assumption: a disk of 7200 rpm."""
+_USUAL_OTHER = _Usual(150e-6, 500e6)
+"""Assumption: a SATA SSD."""
+_DISK_OVERHEAD_S = 150e-6
+
+
+def present_volume(place: StoragePlace, times: ReadTimes) -> VolumeSpec:
+    """Return the present storage as a model with the measured times, or the usual ones of its class
+    where one is missing: then it hardly matters for this program.
+
+    Raises HeadraceError when nothing was measured.
+    """
+    if times.random_s is None and times.rate_bytes_per_s is None:
+        raise HeadraceError("it waited too seldom to tell what its storage takes for a read")
+    usual = _USUAL_DISK if _is_disk(place, times) else _USUAL_OTHER
+    random_s = usual.random_s if times.random_s is None else times.random_s
+    rate = usual.rate_bytes_per_s if times.rate_bytes_per_s is None else times.rate_bytes_per_s
+    access_s = random_s - times.random_bytes / rate
+    made: VolumeSpec = {
+        "name": "data",
+        "filesystem": filesystem("ext4"),
+        "read_ahead_bytes": place.read_ahead_bytes or READ_AHEAD,
+    }
+    if _is_disk(place, times):
+        made["storage"] = storage(_disk(access_s, rate))
+    else:
+        read_ns = round(max(1e-6, access_s) * 1e9)
+        made["ideal"] = {
+            "capacity_bytes": 1 << 42,
+            "read_ns": read_ns,
+            "write_ns": read_ns,
+            "read_bytes_per_s": rate,
+            "write_bytes_per_s": rate,
+        }
+    return made
+
+
+def _is_disk(place: StoragePlace, times: ReadTimes) -> bool:
+    if place.kind == "network":
+        return False
+    if times.random_s is None:
+        return bool(place.rotational)
+    return times.random_s > _DISK_LEAST_S
+
+
+def _disk(access_s: float, rate_bytes_per_s: float) -> DriveSpec:
+    """Return a disk that takes so long to any other cylinder, and has one rate."""
+    table = cast("dict[str, Any]", copy.deepcopy(entry("drives", _DISK).table))
+    rpm = next(
+        (each for least, each in ((6e-3, 7200.0), (4e-3, 10_000.0)) if access_s > least), 15_000.0
+    )
+    seek_ms = max(0.05, (access_s - _DISK_OVERHEAD_S - 30 / rpm) * 1e3)
+    table["rotation_rpm"] = rpm
+    table["rates"] = {"outer_bytes_per_s": rate_bytes_per_s}
+    table["seek"] = {
+        "curve": "table", "distance_cylinders": [1, 2], "time_ms": [seek_ms, seek_ms],
+    }  # fmt: skip
+    table.pop("seek_write", None)
+    table["link_bytes_per_s"] = max(table["link_bytes_per_s"], rate_bytes_per_s)
+    return cast("DriveSpec", table)
+
+
+def at_once(present: VolumeSpec) -> VolumeSpec:
+    """Return storage that answers at once."""
+    made = cast(
+        "VolumeSpec", {**present, "ideal": {"capacity_bytes": 1 << 42, "read_ns": 0, "write_ns": 0}}
+    )
+    made.pop("storage", None)
+    return made
+
+
+def catalog_volume(name: str) -> VolumeSpec:
+    """Return a drive of the catalog with ext4."""
+    return {
+        "name": "data",
+        "filesystem": filesystem("ext4"),
+        "storage": storage(entry("drives", name).table),
+        "read_ahead_bytes": READ_AHEAD,
+    }

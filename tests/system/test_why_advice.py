@@ -1,0 +1,184 @@
+"""`headrace why` on real programs that wait for page faults and for memory: the limit, and what
+simulations advise, or why they do not."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.system.cgroups import MemoryLimit
+from headrace.system.journal import Journal
+from headrace.system.page_cache import drop_files
+from headrace.targets import TargetContext
+from judged import IN_ORDER, Judged, decided, part, why, written
+from served_targets import made
+from workspace import Workspace
+
+pytestmark = [pytest.mark.quiet, pytest.mark.xdist_group("page cache")]
+needs_root = pytest.mark.usefixtures("needs_root")
+MAPPED = """
+import random, sys
+import numpy
+data = numpy.memmap(sys.argv[1], numpy.uint8, "r")
+chosen = random.Random(1)
+for _ in range(int(sys.argv[2])):
+    at = chosen.randrange(len(data) - 4096)
+    int(data[at : at + 4096 : 512].sum())
+"""
+
+
+SERVER = """
+import http.server, time
+class Files(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def log_message(self, *_): pass
+    def do_GET(self):
+        time.sleep(0.05)
+        self.send_response(200)
+        self.send_header("Content-Length", "65536")
+        self.end_headers()
+        self.wfile.write(bytes(65536))
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Files)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+"""
+CLIENT = """
+import http.client, sys
+port, lasting = int(sys.argv[1]), sys.argv[2] == "lasting"
+server = http.client.HTTPConnection("127.0.0.1", port)
+for _ in range(int(sys.argv[3])):
+    server.request("GET", "/data")
+    assert len(server.getresponse().read()) == 65536
+    lasting or server.close()  # the next request opens it again
+"""
+
+
+@pytest.fixture
+def port() -> Iterator[str]:
+    """Of a server on this machine that takes 50 ms for an answer of 64 KiB."""
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        try:
+            yield server.stdout.readline().strip()
+        finally:
+            server.kill()
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path, tmp_path / "cache")
+
+
+def honest(verdict: dict[str, object], said: str) -> bool:
+    """Whether there is advice; if not, that the verdict says why."""
+    advice = verdict["advice"]
+    assert isinstance(advice, dict), said
+    trusted = abs(advice["present_s"] / advice["measured_s"] - 1) <= 0.15
+    assert bool(advice["changes"]) == trusted, advice
+    assert trusted or "no advice" in said.lower()
+    return trusted
+
+
+@needs_root
+def test_page_faults_of_a_map(workspace: Workspace, context: TargetContext) -> None:
+    """Reads of a mapped file at random on a disk: an SSD would save most of it."""
+    target = made("block", drive="seagate-st3750640ns", size="512 MiB")
+    directory = target.prepare(context).directory
+    try:
+        assert directory is not None
+        file = written(directory, 320 << 20)
+
+        def judge(number: int) -> Judged:
+            assert drop_files([file]) == 0
+            return why(workspace, sys.executable, "-c", MAPPED, str(file), str(number))
+
+        verdict, ended = decided(judge, 300)
+        faults = verdict["observation"]["faults"]
+        limit = verdict["limit"]
+        assert limit["kind"] == "block" and limit["where"].startswith("loop"), ended.stderr
+        assert faults["place"]["name"] == limit["where"] and faults["number"] > 100
+        assert re.search(r"page faults of mapped files, \d+ \w+ each", ended.stderr), ended.stderr
+        if honest(verdict, ended.stderr):
+            advice = verdict["advice"]
+            saves = {
+                each["name"]: 1 - each["seconds"] / advice["present_s"]
+                for each in advice["changes"]
+            }
+            waits = faults["seconds"] / verdict["observation"]["wall_s"]
+            assert saves["a SATA SSD"] == pytest.approx(waits, abs=0.2)
+            assert "a SATA SSD" in ended.stderr
+    finally:
+        target.release(context)
+
+
+@needs_root
+def test_less_memory_than_it_reads_again(
+    workspace: Workspace, journal: Journal, context: TargetContext
+) -> None:
+    target = made("block", drive="seagate-st3750640ns", size="256 MiB")
+    directory = target.prepare(context).directory
+    again = f"import sys\nfor _ in range(int(sys.argv[2])):\n exec({IN_ORDER!r})"
+    try:
+        assert directory is not None
+        file = written(directory, 64 << 20)
+        with MemoryLimit(journal, 40 << 20) as limit:
+            inside = f'echo $$ > \'{limit.group}/cgroup.procs\'; exec "$0" -c "$1" "$2" "$3"'
+            command = ("sh", "-c", inside, sys.executable, again, str(file))
+            verdict, ended = decided(lambda times: why(workspace, *command, str(times)), 6)
+        assert verdict["limit"]["kind"] == "memory", ended.stderr
+        assert part(verdict, "memory") > 0.3, ended.stderr
+        assert verdict["observation"]["memory_limit_bytes"] == 40 << 20
+        assert "memory: what it had read was dropped" in ended.stderr
+        if honest(verdict, ended.stderr):
+            advice = verdict["advice"]
+            seconds = {each["name"]: each["seconds"] for each in advice["changes"]}
+            # All but the first reading would come from memory.
+            assert seconds["memory for all that it reads"] < 0.6 * advice["present_s"]
+    finally:
+        target.release(context)
+
+
+def test_requests_over_a_lasting_connection(workspace: Workspace, port: str) -> None:
+    """The server takes 50 ms, the way there microseconds: a nearer server would save nothing."""
+
+    def judge(number: int) -> Judged:
+        return why(workspace, sys.executable, "-c", CLIENT, port, "lasting", str(number))
+
+    verdict, ended = decided(judge, 80)
+    assert verdict["limit"]["kind"] == "connection", ended.stderr
+    use = verdict["observation"]["connection_use"]
+    made = int(verdict["observation"]["command"][-1])
+    assert use["connections"] == 1 and use["requests"] == pytest.approx(made, rel=0.15)
+    assert use["received_bytes"] / use["requests"] == pytest.approx(65536, rel=0.05)
+    assert 0 < use["round_trip_s"] < 1e-3
+    assert re.search(rf"127.0.0.1:{port}: \d+ requests of 6\d.* kB, [\d.]+ ms each", ended.stderr)
+    assert honest(verdict, ended.stderr), ended.stderr
+    advice = verdict["advice"]
+    seconds = {each["name"]: each["seconds"] for each in advice["changes"]}
+    waits_s = sum(
+        each["seconds"] for each in verdict["observation"]["shares"] if each["kind"] == "connection"
+    )
+    rest_s = advice["measured_s"] - waits_s
+    assert seconds["a server that answers at once"] == pytest.approx(rest_s, abs=0.25 * waits_s)
+    assert seconds["8 requests in flight"] == pytest.approx(
+        rest_s + waits_s / 8, abs=0.25 * waits_s
+    )
+    assert "a server at no distance" not in seconds
+
+
+def test_requests_over_a_connection_each_cannot_be_counted(workspace: Workspace, port: str) -> None:
+    def judge(number: int) -> Judged:
+        return why(workspace, sys.executable, "-c", CLIENT, port, "short", str(number))
+
+    verdict, ended = decided(judge, 80)
+    assert verdict["limit"]["kind"] == "connection", ended.stderr
+    assert verdict["advice"] is None
+    said = " ".join(ended.stderr.split())
+    assert "no connection lasted long enough to count its requests" in said
