@@ -17,13 +17,13 @@ mod fewest;
 mod groups;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::amplification::{valid_share_at_age, victim_valid_share};
 use super::spec::InitialState;
 use super::table::Table;
 use crate::slots::Id;
-use beginnings::Beginning;
+use beginnings::{Beginning, Beginnings};
 use fewest::Fewest;
 use groups::Groups;
 
@@ -41,6 +41,8 @@ const SLICE_UNITS_MAX: u64 = 1 << 20;
 /// reserve.
 const OPEN_BLOCKS: u32 = 3;
 const BLOCK_UNITS_MIN: u64 = 64;
+
+static BEGINNINGS: Mutex<Beginnings<Kind, PageMap>> = Mutex::new(Beginnings::new());
 
 /// Cost and result of cleaning, in units of the slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +82,7 @@ pub struct PageMap {
     /// Nothing was written or discarded since the initial state.
     untouched: bool,
     /// The shared initial map of drives of this kind, kept alive while it is in use.
-    beginning: Option<(Kind, Arc<Beginning>)>,
+    beginning: Option<(Kind, Arc<Beginning<PageMap>>)>,
 }
 
 /// A range of units: first unit and end (exclusive).
@@ -118,7 +120,7 @@ impl PageMap {
 
     /// Return the shared initial map of the kind; `make` builds it if there is none.
     fn shared(kind: &Kind, make: impl FnOnce() -> PageMap) -> Self {
-        let (mut map, beginning) = beginnings::shared(kind, make);
+        let (mut map, beginning) = Beginnings::shared(&BEGINNINGS, kind, make);
         map.beginning = Some((kind.clone(), beginning));
         map
     }
