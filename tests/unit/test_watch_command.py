@@ -344,3 +344,13 @@ def test_threads_that_count_more_than_the_wall_time_are_cut_off_in_proportion() 
         "other": pytest.approx(0.0),
     }
     assert ledger.longest_wait in ("CPU", "sda")
+
+
+def test_a_profile_in_a_folder_that_is_missing(
+    sleeper: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    """It is said before anything is watched, not at the end of a long watch."""
+    place = tmp_path / "missing" / "job.toml"
+    with pytest.raises(UsageError, match="is no folder"):
+        watch(pid=[str(sleeper.pid)], interval="0.2 s", once=True, profile=place)
+    assert not place.parent.exists()
