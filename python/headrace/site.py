@@ -9,6 +9,15 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from headrace.raid import SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
 from headrace.units import MOST_DRIVES, MOST_HOSTS, MOST_PORTS, Bytes, BytesPerS, Seconds
 
+PageReclaim = Literal["two_lists", "workingset"]
+"""How a kernel chooses the file pages that it evicts."""
+
+_PAGE_RECLAIM = (
+    "simulated: how the kernel chooses the file pages that it evicts: two_lists (before Linux "
+    "3.15) or workingset (since; as 6.18 without the multi-generational LRU); the machine's when "
+    "not given"
+)
+
 
 class Section(BaseModel):
     """Base of every table of a study file: unknown fields are refused."""
@@ -134,6 +143,7 @@ class SiteNodes(Section):
     )
     drives: dict[str, str | SiteDrive] = Field(default_factory=dict[str, "str | SiteDrive"])
     link: str | SiteLink | None = None
+    page_reclaim: PageReclaim | None = Field(None, description=_PAGE_RECLAIM)
 
 
 class SiteSwitch(Section):
@@ -170,6 +180,7 @@ class SiteServer(Section):
     count: int = Field(1, ge=1, le=MOST_HOSTS)
     drives: dict[str, str | SiteDrive] = Field(default_factory=dict[str, "str | SiteDrive"])
     virtual: bool = False
+    page_reclaim: PageReclaim | None = Field(None, description=_PAGE_RECLAIM)
     upstream: str | None = Field(
         None,
         description="simulated: the [site.server.NAME] that this one is a client of; it keeps what "

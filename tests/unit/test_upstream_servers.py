@@ -134,6 +134,29 @@ def test_the_words_of_a_study_reach_the_simulator() -> None:
     assert "cache" not in scenario("gateway")["services"][0]["targets"][0]
 
 
+def test_each_machine_reclaims_pages_as_its_kernel_does() -> None:
+    def rules(text: str) -> dict[str, str]:
+        made = scenario("gateway", text)
+        return {host["name"]: host["page_reclaim"] for host in made["nodes"] + made["servers"]}
+
+    today = dict.fromkeys(("node", "gateway-gateway", "gateway-server"), "workingset")
+    assert rules(STUDY) == today
+    old = 'page_reclaim = "two_lists"\nlink = '
+    for place, name in [
+        ("[site.node]", "node"),
+        ("[site.server.gateway]", "gateway-gateway"),
+        ("[site.server.store]", "gateway-server"),
+    ]:
+        stated = STUDY.replace(f"{place}\nlink = ", f"{place}\n{old}")
+        assert rules(stated) == today | {name: "two_lists"}
+    # A machine of the catalog with an old kernel, and a study that gives it a new one.
+    machine = STUDY.replace("[site.node]", '[site.node]\nmachine = "dell-r710"')
+    assert rules(machine) == today | {"node": "two_lists"}
+    assert rules(machine.replace('dell-r710"', 'dell-r710"\npage_reclaim = "workingset"')) == today
+    with pytest.raises(StudyError, match="page_reclaim"):
+        load(STUDY.replace("[site.node]", '[site.node]\npage_reclaim = "mglru"'))
+
+
 def test_an_xcache_of_a_target_is_simulated_where_it_stores() -> None:
     """`cache = { … }` of a target, which is also measured, was left out of a simulation."""
     text = STUDY.replace(

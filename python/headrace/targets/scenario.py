@@ -17,7 +17,7 @@ from headrace.scenario import (
     Table,
     VolumeSpec,
 )
-from headrace.site import RaidTuning, SiteDrive
+from headrace.site import PageReclaim, RaidTuning, SiteDrive, SiteServer
 from headrace.targets.exports import FRESH
 from headrace.units import parse_bytes_per_s
 
@@ -165,7 +165,24 @@ def _nearest_link(rate_bytes_per_s: float) -> str:
     return "1-gbe"
 
 
-def host(name: str, machine: str | None, link: Any, count: int = 1) -> HostSpec:
-    """Return a host of a scenario from a machine of the catalog and a link."""
+def host(
+    name: str,
+    machine: str | None,
+    link: Any,
+    count: int = 1,
+    page_reclaim: PageReclaim | None = None,
+) -> HostSpec:
+    """Return a host of a scenario from a machine of the catalog and a link.
+
+    `page_reclaim` takes the place of the machine's.
+    """
     table: Machine = entry("nodes", machine or "generic-server").table.part()
-    return {"name": name, "count": count, **table, "network": network_port(link)}
+    made: HostSpec = {"name": name, "count": count, **table, "network": network_port(link)}
+    if page_reclaim is not None:
+        made["page_reclaim"] = page_reclaim
+    return made
+
+
+def site_server(name: str, server: SiteServer) -> HostSpec:
+    """Return the host that a `[site.server.NAME]` describes, without its drives."""
+    return host(name, server.machine, server.link, server.count, server.page_reclaim)

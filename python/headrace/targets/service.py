@@ -13,7 +13,7 @@ from headrace.scenario import CacheTuning, DataServer, HostSpec, ServiceSpec, Ta
 from headrace.site import Site, SiteServer
 from headrace.targets import ModelledStorage, Target
 from headrace.targets.exports import Bricks, Export
-from headrace.targets.scenario import filesystem, host, site_volume, volume
+from headrace.targets.scenario import filesystem, host, site_server, site_volume, volume
 
 
 class ServiceTarget(Target):
@@ -56,9 +56,8 @@ class ServiceTarget(Target):
         kind, base, storage, virtual = self.software()
         count = self.options.servers or (found.count if found is not None else 1)
         server_name = f"{self.name}-server"
-        made = host(
-            server_name, found.machine if found else None, found.link if found else None, count
-        )
+        made = site_server(server_name, found) if found else host(server_name, None, None)
+        made["count"] = count
         made["volumes"] = [self._volume(export, storage)]
         if self.options.virtual or (found is not None and found.virtual):
             made["virtualisation"] = virtual or {}
@@ -84,7 +83,7 @@ class ServiceTarget(Target):
         if site is None:
             return stored
         server = site.server[name]
-        front = host(f"{self.name}-{name}", server.machine, server.link, server.count)
+        front = site_server(f"{self.name}-{name}", server)
         front["volumes"] = [site_volume(drive, each) for drive, each in server.drives.items()]
         if server.virtual:
             front["virtualisation"] = virtual or {}
@@ -113,7 +112,7 @@ class ServiceTarget(Target):
                 f"target {self.name}: metadata_server: what does {name} store on?",
                 hint=f"[site.server.{name}] drives = {{ metadata = … }}",
             )
-        made = host(f"{self.name}-{name}", server.machine, server.link, server.count)
+        made = site_server(f"{self.name}-{name}", server)
         made["volumes"] = [site_volume(drive, each) for drive, each in server.drives.items()]
         first = made["volumes"][0]["name"]
         services = tuple(

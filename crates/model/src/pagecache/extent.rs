@@ -72,6 +72,14 @@ impl List {
     pub(super) const EMPTY: List = List { newest: None, oldest: None, pages: 0 };
 }
 
+/// Statistics of a group, and of those in it, as they were last summed up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Statistics {
+    /// Pages of the inactive and the active list.
+    pub(super) listed_pages: [u64; 2],
+    pub(super) refaulted_pages: u64,
+}
+
 /// A memory control group with its LRU lists.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
@@ -81,9 +89,13 @@ pub struct Group {
     pub(super) unwritten_pages: u64,
     /// Pages that were evicted or activated (`nonresident_age`).
     pub(super) age_pages: u64,
-    /// Pages activated because they were evicted too early, since the last reclaim.
+    /// Pages activated so far because they were evicted too early.
     pub(super) refaulted_pages: u64,
-    /// Active pages that reclaim still has to deactivate because of those.
+    /// What the kernel's rules know of the group.
+    pub(super) known: Statistics,
+    /// `known.refaulted_pages` at the end of the last reclaim.
+    pub(super) refaulted_before: u64,
+    /// Active pages that reclaim still has to deactivate.
     pub(super) to_deactivate_pages: f64,
     /// Which group this is of all that had its slot; 0 for the root group, `REMOVED` for none.
     pub(super) serial: u64,
@@ -97,6 +109,8 @@ impl Group {
         unwritten_pages: 0,
         age_pages: 0,
         refaulted_pages: 0,
+        known: Statistics { listed_pages: [0; 2], refaulted_pages: 0 },
+        refaulted_before: 0,
         to_deactivate_pages: 0.0,
         serial: 0,
     };

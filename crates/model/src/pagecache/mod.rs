@@ -24,6 +24,7 @@ mod writeback;
 
 use serde::{Deserialize, Serialize};
 
+use crate::request::Nanos;
 use crate::slots::{Id, Slab};
 
 use extent::List;
@@ -61,6 +62,8 @@ pub struct PageCache {
     /// Number of groups made so far, besides the root group.
     groups_made: u64,
     policy: PageReclaim,
+    /// When statistics of the groups are summed up next.
+    sum_up_at: Nanos,
     used_pages: u64,
     dirty_pages: u64,
     writeback_pages: u64,
@@ -78,6 +81,7 @@ impl PageCache {
             groups,
             groups_made: 0,
             policy,
+            sum_up_at: 0,
             used_pages: 0,
             dirty_pages: 0,
             writeback_pages: 0,

@@ -91,21 +91,29 @@ impl PageCache {
                 break;
             }
         }
+        self.end_reclaim(group);
         let mut patience = 256;
         loop {
             let excess = (self.used_pages() + pages).saturating_sub(self.capacity_pages);
             let work = Work { from: self.largest_group(), target: Self::root(), excess };
             if excess == 0 || patience == 0 || !self.reclaim(&work, &mut patience) {
-                return;
+                break;
             }
         }
+        self.end_reclaim(Self::root());
+    }
+
+    /// Later reclaim of a group looks for refaults after this one (`snapshot_refaults`).
+    fn end_reclaim(&mut self, group: Id<Group>) {
+        let g = &mut self.groups[group];
+        g.refaulted_before = g.known.refaulted_pages;
     }
 
     /// Reclaim up to `excess` pages: those of the oldest inactive extent of a group. Return false if
     /// there is none.
     fn reclaim(&mut self, work: &Work, patience: &mut u32) -> bool {
         let group = work.from;
-        while *patience > 0 && self.is_inactive_low(group) {
+        while *patience > 0 && self.must_refill(group) {
             *patience -= 1;
             self.deactivate_oldest(group);
         }
@@ -118,7 +126,7 @@ impl PageCache {
             return true;
         }
         let pages = work.excess.min(u64::from(e.pages)) as u32;
-        self.deactivate_for_refaults(group, pages);
+        self.deactivate(work, pages);
         self.evict(oldest, pages, work.target);
         true
     }
@@ -151,25 +159,30 @@ impl PageCache {
         }
     }
 
-    /// Return whether the inactive list of a group is to be refilled. It is as long as the active
-    /// one; with refault distances, shorter by the square root of ten times their GiB.
-    fn is_inactive_low(&self, group: Id<Group>) -> bool {
+    /// Return whether the inactive list of a group is to be refilled at once: when it is shorter than
+    /// the active one, and with refault distances when it has nothing to evict.
+    fn must_refill(&self, group: Id<Group>) -> bool {
         let [inactive, active] = self.groups[group].lists;
-        let gib = (inactive.pages + active.pages) >> 18;
-        let ratio = match self.policy {
-            PageReclaim::Workingset if gib > 0 => (10 * gib).isqrt(),
-            _ => 1,
-        };
-        active.pages > inactive.pages * ratio
+        match self.policy {
+            PageReclaim::TwoLists => active.pages > inactive.pages,
+            PageReclaim::Workingset => active.pages > 0 && inactive.pages == 0,
+        }
     }
 
-    /// If pages of a group refaulted since its last reclaim, deactivate old active pages in the
-    /// proportion of the lists while `pages` are evicted: a new working set takes their place.
-    fn deactivate_for_refaults(&mut self, group: Id<Group>, pages: u32) {
-        let g = &mut self.groups[group];
-        if std::mem::take(&mut g.refaulted_pages) == 0 {
+    /// With refault distances: while `pages` are evicted, deactivate old active pages in the
+    /// proportion of the lists, if the active one is known to be too long, or if pages are known to
+    /// have refaulted since the last reclaim: a new working set takes their place.
+    fn deactivate(&mut self, work: &Work, pages: u32) {
+        if self.policy == PageReclaim::TwoLists {
             return;
         }
+        let target = &self.groups[work.target];
+        let refaults = target.known.refaulted_pages != target.refaulted_before;
+        if !refaults && !Self::is_inactive_low(target.known.listed_pages) {
+            return;
+        }
+        let group = work.from;
+        let g = &mut self.groups[group];
         let [inactive, active] = g.lists;
         g.to_deactivate_pages += f64::from(pages) * active.pages as f64 / inactive.pages as f64;
         while let Some(oldest) = self.groups[group].lists[1].oldest {
@@ -182,6 +195,13 @@ impl PageCache {
             self.deactivate_oldest(group);
         }
         self.groups[group].to_deactivate_pages = 0.0;
+    }
+
+    /// Return whether an inactive list is too short beside an active one: shorter, and from 1 GiB
+    /// on by the square root of ten times their GiB.
+    fn is_inactive_low([inactive, active]: [u64; 2]) -> bool {
+        let gib = (inactive + active) >> 18;
+        active > inactive * if gib > 0 { (10 * gib).isqrt() } else { 1 }
     }
 
     /// Drop the first pages of a clean extent.

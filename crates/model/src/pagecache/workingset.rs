@@ -8,12 +8,31 @@
 //! old active pages.
 //!
 //! Shadows are stored by extent. The pages of one read are judged together.
+//!
+//! Lengths of lists and refaults of a group are sums of counters of each CPU and of groups below
+//! it. The rules of reclaim use the last such sums, which are made every two
+//! seconds (`lruvec_page_state`; `FLUSH_TIME` in `mm/memcontrol.c`).
 
+use super::extent::Statistics;
 use super::shadows::{PageReclaim, Shadow};
 use super::{CachedFile, Group, PageCache};
+use crate::request::Nanos;
 use crate::slots::Id;
 
+/// How often statistics are summed up.
+const SUM_UP_NS: Nanos = 2_000_000_000;
+
 impl PageCache {
+    /// Tell the time, before pages are used or added: statistics may have to be summed up. They are
+    /// at multiples of two seconds of the cache's clock.
+    #[inline]
+    pub fn advance(&mut self, now: Nanos) {
+        if now >= self.sum_up_at && self.policy == PageReclaim::Workingset {
+            self.sum_up_statistics();
+            self.sum_up_at = (now / SUM_UP_NS + 1) * SUM_UP_NS;
+        }
+    }
+
     /// Count pages of a group that are evicted or activated.
     pub(super) fn age_by(&mut self, group: Id<Group>, pages: u32) {
         let root = Self::root();
@@ -58,13 +77,23 @@ impl PageCache {
         Some(&self.groups[Id::numbered(shadow.group)]).filter(|group| group.serial == shadow.serial)
     }
 
-    /// Return the active pages of a group; those of the root group include all others.
-    fn active_pages(&self, group: Id<Group>) -> u64 {
-        if group == Self::root() {
-            self.groups.ids().map(|group| self.groups[group].lists[1].pages).sum()
-        } else {
-            self.groups[group].lists[1].pages
+    /// Sum up what the rules know of each group (`mem_cgroup_flush_stats`); the root group has all
+    /// pages.
+    pub(super) fn sum_up_statistics(&mut self) {
+        let root = Self::root();
+        let mut all = Statistics { listed_pages: [0; 2], refaulted_pages: 0 };
+        for group in self.groups.ids() {
+            let g = &mut self.groups[group];
+            g.known = Statistics {
+                listed_pages: [g.lists[0].pages, g.lists[1].pages],
+                refaulted_pages: g.refaulted_pages,
+            };
+            for (sum, pages) in all.listed_pages.iter_mut().zip(g.known.listed_pages) {
+                *sum += pages;
+            }
+            all.refaulted_pages += g.known.refaulted_pages;
         }
+        self.groups[root].known = all;
     }
 
     /// Forget the shadows of pages that enter the cache. Return whether most of them were evicted
@@ -78,7 +107,7 @@ impl PageCache {
         shadows.take(start, start + pages, |pages, shadow| {
             let Some(group) = self.evicting_group(shadow) else { return };
             let distance = group.age_pages - shadow.age_pages;
-            if distance <= self.active_pages(Id::numbered(shadow.group)) {
+            if distance <= group.known.listed_pages[1] {
                 recent_pages += pages;
             }
         });

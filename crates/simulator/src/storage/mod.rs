@@ -109,6 +109,9 @@ impl World<'_> {
 
     /// Return true if the operation is done.
     fn run_op(&mut self, index: OpId) -> bool {
+        let mount = self.instances[self.ops[index].instance].mount;
+        let host = self.mounts[mount as usize].host as usize;
+        self.hosts[host].cache.advance(self.now);
         match self.ops[index].kind {
             OpKind::Read => self.run_read(index),
             OpKind::Write => self.run_write(index),

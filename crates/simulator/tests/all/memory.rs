@@ -55,6 +55,25 @@ fn the_page_cache_has_what_jobs_leave_and_gets_it_back() {
     assert!((1.4..2.01).contains(&released), "{released}");
 }
 
+/// A page cache of 1.25 GB has 0.5 GB of active pages; then a job reads 1 GB again and again.
+#[test]
+fn a_new_working_set_settles_with_refault_distances_alone() {
+    let read_gb = |page_reclaim: &str| {
+        let reading_old = json!({"do": "pattern", "file": "old", "count": 500,
+                                 "length_bytes": 1_000_000});
+        let mut steps = vec![reading_old.clone(), reading_old];
+        steps.extend((0..6).map(|_| reading(false)));
+        let mut scenario = alone(json!(steps));
+        let old = json!({"name": "old", "on": {"volume": "data"}, "bytes": 500_000_000});
+        scenario["files"].as_array_mut().unwrap().push(old);
+        scenario["nodes"][0]["memory_bytes"] = json!(1_250_000_000 + (256u64 << 20));
+        scenario["nodes"][0]["page_reclaim"] = json!(page_reclaim);
+        outcome(&scenario).drives[0].read_bytes as f64 / 1e9
+    };
+    assert!((read_gb("two_lists") - 6.5).abs() < 0.05, "{}", read_gb("two_lists"));
+    assert!(read_gb("workingset") < 4.0, "{}", read_gb("workingset"));
+}
+
 #[test]
 fn what_a_job_reads_and_holds_is_counted_as_its_memory() {
     let times = |hold: bool| {

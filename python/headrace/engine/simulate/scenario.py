@@ -111,7 +111,8 @@ def _node(resolved: Resolved, stored: ModelledStorage) -> HostSpec:
     described = site.node
     if "nodes" not in resolved.run.model_fields_set:
         count = described.count
-    made = host(NODE, described.machine or DEFAULT_MACHINE, described.link, count)
+    machine = described.machine or DEFAULT_MACHINE
+    made = host(NODE, machine, described.link, count, described.page_reclaim)
     if described.cores is not None:
         made["cores"] = described.cores
     if described.memory is not None:
