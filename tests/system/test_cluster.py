@@ -217,6 +217,7 @@ def test_a_cable_is_pulled_and_plugged_in_again(journal: Journal) -> None:
         cluster["nas"].check_port_free(5002, needed_by="a server")
 
 
+@pytest.mark.machine  # its kill for memory would be taken for that of another test's killed job
 def test_a_program_on_a_node_has_its_network_processors_and_memory(
     journal: Journal, tmp_path: Path
 ) -> None:

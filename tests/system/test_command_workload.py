@@ -219,6 +219,9 @@ def little_memory() -> Iterator[Path]:
     group.rmdir()
 
 
+# Kills for memory are counted on the whole machine: one would be taken for that of another test's
+# job that is killed at the same time.
+@pytest.mark.machine
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_kill_for_memory_is_told_apart(
     tmp_path: Path, little_memory: Path, wrapped: bool
