@@ -222,8 +222,7 @@ def test_a_job_that_waits_at_a_pipe_does_not_wait_for_storage(tmp_path: Path) ->
 
 
 @needs_root
-@pytest.mark.quiet
-@pytest.mark.xdist_group("watch")
+@pytest.mark.machine  # its server's mount namespace would hold what other tests have mounted
 def test_reads_of_network_storage(context: TargetContext, tmp_path: Path) -> None:
     """A job reads a file of an NFS server at random."""
     with standing(made("nfs"), context) as (location, _):
