@@ -18,8 +18,13 @@ from power_simulators import PowercapTree, Profile, steady
 from ssh_server import SshServer, ssh_server
 from workspace import Workspace
 
-# They measure energy over time, in trials that must be valid.
-pytestmark = [pytest.mark.quiet, pytest.mark.usefixtures("needs_root")]
+# They measure energy over time, in trials that must be valid. Namespaces of their nodes would hold
+# what others mount.
+pytestmark = [
+    pytest.mark.quiet,
+    pytest.mark.xdist_group("page cache"),
+    pytest.mark.usefixtures("needs_root"),
+]
 
 STUDY = """
 headrace = 1

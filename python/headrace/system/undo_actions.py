@@ -248,7 +248,7 @@ def _delete_netns(args: Args, same_boot: bool) -> str:
     return "deleted" if network_namespaces.delete(args["name"]) else "not there"
 
 
-_BLANK_PATIENCE_S = 3.0
+_BLANK_PATIENCE_S = 15.0
 
 
 def _blank_device(args: Args, same_boot: bool) -> str:
