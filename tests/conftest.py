@@ -38,7 +38,6 @@ LONG = (
     "system/test_launcher_contract.py",
     "system/test_writing_by_url.py",
     "e2e/test_decide_command.py",
-    "e2e/test_own_dask_study.py",
     "e2e/test_calibrate_command.py",
     "system/test_bad_servers.py",
     "e2e/test_cluster_tls.py",
