@@ -202,9 +202,6 @@ def test_reads_of_an_emulated_disk(workspace: Workspace, context: TargetContext)
         target.release(context)
 
 
-# Shares of time: a job that has its data soon waits for the CPUs of other tests. And its server's
-# mount namespace would hold what they have mounted.
-@pytest.mark.machine
 @pytest.mark.usefixtures("needs_root")
 def test_reads_over_nfs(workspace: Workspace, context: TargetContext) -> None:
     with standing(made("nfs"), context) as (location, _):

@@ -46,11 +46,14 @@ def main() -> None:
                 time.sleep(float(sleep_s))
             if handle >= 0:
                 number = chosen.randrange(int(size) // 4096)
-                ready = sum(scheduled_s())
-                before_s = time.monotonic()
+                # In this order, and by the clock of the thread: schedstat is as old as the last
+                # tick, and what reads it would count as part of the read.
+                waited_s = scheduled_s()[1]
+                ran_s, before_s = time.thread_time(), time.monotonic()
                 os.preadv(handle, [page], number * 4096)
-                asleep_s = time.monotonic() - before_s
-                asleep_s = max(0.0, asleep_s - (sum(scheduled_s()) - ready))
+                after_s, ran_after_s = time.monotonic(), time.thread_time()
+                ready_s = ran_after_s - ran_s + scheduled_s()[1] - waited_s
+                asleep_s = max(0.0, after_s - before_s - ready_s)
                 reads_s += asleep_s
                 again_s += asleep_s if number in seen else 0.0
                 reads += 1
