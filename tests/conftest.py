@@ -24,36 +24,21 @@ ORDER = ("unit", "property", "golden", "fuzz", "system", "e2e")
 LONG = (
     "system/test_drive_learn.py",
     "system/test_watch.py",
-    "e2e/test_servers_under_test.py",
-    "system/test_recorded_frameworks.py",
-    "e2e/test_benchmarks.py",
-    "e2e/test_serve_pages.py",
-    "e2e/test_report_page.py",
-    "e2e/test_simulate_on_dask.py",
-    "system/test_trial_lifecycle.py",
-    "e2e/test_ssh_study.py",
-    "e2e/test_main_job.py",
-    "e2e/test_drive_command.py",
     "system/test_why.py",
-    "system/test_launcher_contract.py",
-    "system/test_writing_by_url.py",
-    "e2e/test_decide_command.py",
-    "e2e/test_calibrate_command.py",
-    "system/test_bad_servers.py",
-    "e2e/test_cluster_tls.py",
-    "e2e/test_serve_studies.py",
-    "e2e/test_dask_study.py",
+    "system/test_trial_lifecycle.py",
     "system/test_wheel.py",
-    "e2e/test_report_tools.py",
-    "e2e/test_simulate.py",
+    "system/test_targets_conformance.py",
     "system/test_own_files_on_targets.py",
     "system/test_job_pool.py",
-    "system/test_targets_conformance.py",
-    "e2e/test_stopping.py",
-    "e2e/test_slurm_study.py",
+    "e2e/test_servers_under_test.py",
+    "e2e/test_main_job.py",
+    "e2e/test_ssh_study.py",
+    "e2e/test_simulate.py",
+    "e2e/test_simulate_on_dask.py",
+    "e2e/test_dask_study.py",
 )
-"""Files that take longest, the longest first: before others, so that none is left to one process
-at the end."""
+"""Files that take longest: before others of `system`, so that none is left to one process at the
+end."""
 
 
 def pytest_configure() -> None:
@@ -79,11 +64,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run fast tests first, but of those that take long the longest."""
     here = Path(__file__).parent
 
-    def place(item: pytest.Item) -> tuple[int, int]:
+    def place(item: pytest.Item) -> tuple[int, bool]:
         path = item.path.relative_to(here)
         if str(path) in LONG:
-            return ORDER.index("system"), LONG.index(str(path))
-        return ORDER.index(path.parts[0]), len(LONG)
+            return ORDER.index("system"), False
+        return ORDER.index(path.parts[0]), True
 
     items.sort(key=place)
 
