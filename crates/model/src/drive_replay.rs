@@ -5,7 +5,9 @@ use serde::{Deserialize, Serialize};
 use crate::drive::build;
 use crate::raid::spec::StorageSpec;
 use crate::ranges;
-use crate::request::{Completion, Device, Medium, Nanos, Op, Request, SectorRange, Status};
+use crate::request::{
+    Completion, Device, Medium, Nanos, Op, Request, SectorRange, Status, StoredOrder,
+};
 use crate::spec::{refuse, DriveSpec, SpecError};
 use crate::storage::Storage;
 
@@ -84,7 +86,7 @@ pub fn replay(
     mode: ReplayMode,
 ) -> Result<Vec<Response>, SpecError> {
     let mut drive = build(spec, seed)?;
-    drive.preload(&ranges_read(trace, drive.capacity_sectors()));
+    drive.preload(&ranges_read(trace, drive.capacity_sectors()), StoredOrder::OfDrive);
     replay_on(&mut drive, trace, mode)
 }
 
@@ -96,7 +98,7 @@ pub fn replay_storage(
     mode: ReplayMode,
 ) -> Result<Vec<Response>, SpecError> {
     let mut storage = Storage::build(spec, seed)?;
-    storage.preload(&ranges_read(trace, storage.capacity_sectors()));
+    storage.preload(&ranges_read(trace, storage.capacity_sectors()), StoredOrder::OfDrive);
     replay_on(&mut storage, trace, mode)
 }
 

@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 use crate::drive::build;
 use crate::raid::spec::{RaidSpec, StorageSpec};
 use crate::ranges;
-use crate::request::{Completion, Device, Nanos, Op, Request, SectorRange, Status, SECTOR_BYTES};
+use crate::request::{
+    Completion, Device, Nanos, Op, Request, SectorRange, Status, StoredOrder, SECTOR_BYTES,
+};
 use crate::scheduler::{BlockQueue, QueueSpec, SchedulerSpec};
 use crate::spec::{refuse, within, within_int, DriveSpec, SpecError};
 use crate::storage::Storage;
@@ -244,7 +246,7 @@ pub fn run(spec: &DriveSpec, load: &FioLike) -> Result<DriveRun, SpecError> {
 fn run_filled<D: Device>(mut device: D, load: &FioLike) -> Result<DriveRun, SpecError> {
     let size_bytes = load.check(device.capacity_sectors() * SECTOR_BYTES)?;
     if load.rw.reads() && !load.empty {
-        device.preload(&load.regions(size_bytes));
+        device.preload(&load.regions(size_bytes), StoredOrder::OfDrive);
     }
     run_device(&mut device, load)
 }

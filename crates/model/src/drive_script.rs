@@ -3,7 +3,7 @@
 //! `headrace-directio` runs the same scripts on a real block device.
 
 use crate::drive::{build, Drive};
-use crate::request::{Device, Medium, Nanos, Op, Request, Status, SECTOR_BYTES};
+use crate::request::{Device, Medium, Nanos, Op, Request, Status, StoredOrder, SECTOR_BYTES};
 use crate::spec::{refuse, DriveSpec, SpecError};
 
 /// One request of a script.
@@ -36,7 +36,7 @@ impl ScriptedDrive {
     pub fn new(spec: &DriveSpec, seed: u64, holds_data: bool) -> Result<Self, SpecError> {
         let mut drive = build(spec, seed)?;
         if holds_data {
-            drive.preload(&[(0, drive.capacity_sectors())]);
+            drive.preload(&[(0, drive.capacity_sectors())], StoredOrder::OfDrive);
         }
         Ok(ScriptedDrive { drive, now: 0 })
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::request::{
     Completion, Device, Fault, FaultCounts, FlashWrites, Medium, Nanos, Op, Queue, Request,
-    SectorRange, Status, SubmittedIo, SECTOR_BYTES,
+    SectorRange, Status, StoredOrder, SubmittedIo, SECTOR_BYTES,
 };
 use crate::stream::Stream;
 
@@ -116,7 +116,7 @@ impl Medium for IdealDrive {
     }
 
     /// Do nothing: the service time does not depend on the address.
-    fn preload(&mut self, _data: &[SectorRange]) {}
+    fn preload(&mut self, _data: &[SectorRange], _order: StoredOrder) {}
 
     fn trim(&mut self, _data: &[SectorRange]) {}
 }

@@ -69,6 +69,15 @@ pub struct Completion {
 /// Contiguous sectors: the first sector and the number of sectors.
 pub type SectorRange = (u64, u64);
 
+/// How data that exist before the run lie on the flash of a drive that held data before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredOrder {
+    /// As the initial state of the drive says.
+    OfDrive,
+    /// Each range in order: it was written as a whole, as files are.
+    Written,
+}
+
 /// What a device stores, consumes and loses; `Device` serves its requests.
 ///
 /// A drive implements every method. A wrapper around one device implements `Wrapper` instead and
@@ -87,7 +96,7 @@ pub trait Medium {
     fn flash_writes(&self) -> FlashWrites;
     /// Store data before the first request, in no time and without wear. The ranges are sorted and
     /// do not overlap (`ranges::merge`). Sectors neither preloaded nor written hold no data.
-    fn preload(&mut self, data: &[SectorRange]);
+    fn preload(&mut self, data: &[SectorRange], order: StoredOrder);
     /// Discard data before the first request, in no time, as making a filesystem does. Nothing
     /// happens where discards do not reach a drive that knows them.
     fn trim(&mut self, data: &[SectorRange]);
@@ -129,8 +138,8 @@ impl<W: Wrapper> Medium for W {
     fn flash_writes(&self) -> FlashWrites {
         self.below().flash_writes()
     }
-    fn preload(&mut self, data: &[SectorRange]) {
-        self.below_mut().preload(data);
+    fn preload(&mut self, data: &[SectorRange], order: StoredOrder) {
+        self.below_mut().preload(data, order);
     }
     fn trim(&mut self, data: &[SectorRange]) {
         if self.passes_discards() {

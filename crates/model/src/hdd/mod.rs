@@ -25,7 +25,7 @@ use crate::completions::Completions;
 use crate::moment::Moment;
 use crate::request::{
     Completion, Device, Fault, FaultCounts, FlashWrites, Medium, Nanos, Op, Request, SectorRange,
-    Status, SECTOR_BYTES,
+    Status, StoredOrder, SECTOR_BYTES,
 };
 use crate::spec::SpecError;
 use crate::stream::Stream as Random;
@@ -319,7 +319,7 @@ impl Medium for Hdd {
     }
 
     /// Do nothing: the read time of a platter does not depend on its data.
-    fn preload(&mut self, _data: &[SectorRange]) {}
+    fn preload(&mut self, _data: &[SectorRange], _order: StoredOrder) {}
 
     fn trim(&mut self, _data: &[SectorRange]) {}
 }

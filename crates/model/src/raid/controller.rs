@@ -17,7 +17,7 @@ use super::Raid;
 use crate::completions::{Completions, ANSWER_NS};
 use crate::request::{
     Completion, Device, FaultCounts, FlashWrites, Medium, Nanos, Op, Queue, Request, SectorRange,
-    Status, SubmittedIo, SECTOR_BYTES,
+    Status, StoredOrder, SubmittedIo, SECTOR_BYTES,
 };
 
 /// Unwritten data of one stripe.
@@ -320,8 +320,8 @@ impl<D: Queue> Medium for Controller<D> {
         self.raid.flash_writes()
     }
 
-    fn preload(&mut self, data: &[SectorRange]) {
-        self.raid.preload(data);
+    fn preload(&mut self, data: &[SectorRange], order: StoredOrder) {
+        self.raid.preload(data, order);
     }
 
     /// Controllers pass no discards on to the drives.

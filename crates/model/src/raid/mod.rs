@@ -21,7 +21,7 @@ use crate::moment::Moment;
 use crate::ranges;
 use crate::request::{
     Completion, Device, Fault, FaultCounts, FlashWrites, Medium, Nanos, Op, Queue, Request,
-    SectorRange, Status, SubmittedIo,
+    SectorRange, Status, StoredOrder, SubmittedIo,
 };
 use crate::slots::{Id, Slab};
 use crate::spec::SpecError;
@@ -463,10 +463,10 @@ impl<D: Queue> Medium for Raid<D> {
         FaultCounts { fired, lost_bytes, rebuilt: progress.or(self.rebuilt) }
     }
 
-    fn preload(&mut self, data: &[SectorRange]) {
+    fn preload(&mut self, data: &[SectorRange], order: StoredOrder) {
         let of_members = self.of_members(data);
         for (member, stored) in self.members.iter_mut().zip(of_members) {
-            member.device.preload(&stored);
+            member.device.preload(&stored, order);
         }
     }
 

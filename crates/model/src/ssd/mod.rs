@@ -17,7 +17,7 @@ use crate::completions::Completions;
 use crate::moment::Moment;
 use crate::request::{
     Completion, Device, Fault, FaultCounts, FlashWrites, Medium, Nanos, Op, Request, SectorRange,
-    Status, SECTOR_BYTES,
+    Status, StoredOrder, SECTOR_BYTES,
 };
 use crate::spec::SpecError;
 use dies::{CleaningShare, Dies};
@@ -503,7 +503,7 @@ impl Medium for Ssd {
         FaultCounts::default()
     }
 
-    fn preload(&mut self, data: &[SectorRange]) {
+    fn preload(&mut self, data: &[SectorRange], order: StoredOrder) {
         let capacity = self.capacity_sectors;
         let units = |&(first, sectors): &SectorRange| {
             let end = (first + sectors).min(capacity);
@@ -511,7 +511,7 @@ impl Medium for Ssd {
         };
         let ranges: Vec<_> = data.iter().map(units).filter(|(first, end)| first < end).collect();
         match &mut self.translation {
-            Translation::Page(map) => map.preload(&ranges),
+            Translation::Page(map) => map.preload(&ranges, order),
             Translation::LogBlock(log_blocks) => {
                 ranges.iter().for_each(|&(first, end)| log_blocks.preload(first, end));
             }

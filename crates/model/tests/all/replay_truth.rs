@@ -4,6 +4,7 @@ use headrace_model::drive_replay::{replay, replay_on, ReplayMode, TraceOp, Trace
 use headrace_model::drive_run::{run, FioLike, Rw};
 use headrace_model::request::{
     Completion, Device, FaultCounts, FlashWrites, Medium, Nanos, Op, Request, SectorRange, Status,
+    StoredOrder,
 };
 use headrace_model::spec::DriveSpec;
 use headrace_model::stream::Stream;
@@ -71,7 +72,7 @@ impl Medium for Exponential {
     fn fault_counts(&self) -> FaultCounts {
         FaultCounts::default()
     }
-    fn preload(&mut self, _data: &[SectorRange]) {}
+    fn preload(&mut self, _data: &[SectorRange], _order: StoredOrder) {}
 
     fn trim(&mut self, _data: &[SectorRange]) {}
 }

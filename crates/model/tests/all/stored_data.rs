@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use headrace_model::drive::build;
+use headrace_model::drive::{build, Drive};
 use headrace_model::drive_replay::{replay, ReplayMode, TraceOp, TraceRequest};
 use headrace_model::drive_run::{run, run_device, FioLike, Rw};
-use headrace_model::request::{Device, Medium, Nanos, Op, Queue, Request};
+use headrace_model::request::{Device, Medium, Nanos, Op, Queue, Request, StoredOrder};
 use headrace_model::scheduler::{BlockQueue, QueueSpec, SchedulerSpec};
 use headrace_model::spec::{DriveSpec, RaidSpec, StorageSpec};
 use headrace_model::ssd::amplification::write_amplification;
 use headrace_model::ssd::Ssd;
 use headrace_model::storage::Storage;
+use headrace_model::stream::Stream;
 use headrace_model::virtualisation::{VirtualDisk, VirtualDiskSpec};
 use proptest::prelude::*;
 
@@ -81,7 +82,7 @@ fn stacks() -> Vec<(String, Box<dyn Queue + Send>)> {
 fn preloaded_data_cost_flash_under_every_wrapper_and_nothing_else_does() {
     for (name, mut device) in stacks() {
         // Neither begins nor ends with a chunk.
-        device.preload(&[(1000, 40_000), (100_000, 8)]);
+        device.preload(&[(1000, 40_000), (100_000, 8)], StoredOrder::OfDrive);
         let mut now = 0;
         for sector in (1000..40_992).step_by(504).chain([100_000]) {
             now += 10_000_000;
@@ -100,8 +101,8 @@ fn discards_before_the_run_and_by_requests_leave_the_same_device() {
     let ranges = [(0, 30_000), (65_536, 200_000), (600_000, 8)];
     for ((name, mut before), (_, mut by_request)) in stacks().into_iter().zip(stacks()) {
         let all = [(0, before.capacity_sectors().min(1 << 20))];
-        before.preload(&all);
-        by_request.preload(&all);
+        before.preload(&all, StoredOrder::OfDrive);
+        by_request.preload(&all, StoredOrder::OfDrive);
         before.trim(&ranges);
         for (tag, (sector, sectors)) in ranges.into_iter().enumerate() {
             let request = Request {
@@ -145,7 +146,7 @@ fn parity_is_stored_with_the_data() {
     let write_ns = |preloaded: bool| {
         let mut device = Storage::build(&spec, 1).unwrap();
         if preloaded {
-            device.preload(&[(0, 1 << 20)]);
+            device.preload(&[(0, 1 << 20)], StoredOrder::OfDrive);
         }
         // A small write reads old data and old parity, at once, from two members.
         device.submit(0, Request { tag: 0, op: Op::Write, sector: 8, sectors: 8, fua: false });
@@ -180,7 +181,7 @@ proptest! {
             drive.wake(1_000_000_000, &mut Vec::new());
             now = 20_000_000_000;
         } else {
-            drive.preload(&[(first, length)]);
+            drive.preload(&[(first, length)], StoredOrder::OfDrive);
         }
         let sector = first + ((length - 1) as f64 * inside) as u64;
         prop_assert!(read_ns(&mut drive, now, sector) >= FLASH_NS);
@@ -191,7 +192,7 @@ proptest! {
 fn what_was_written_anew_is_not_in_a_register_any_more() {
     for (capacity, mapping) in [(SMALL, PAGE_MAP), (LARGE, PAGE_MAP), (SMALL, LOG_BLOCKS)] {
         let mut drive = build(&ssd(capacity, 75.0, mapping, ""), 1).unwrap();
-        drive.preload(&[(0, 1 << 20)]);
+        drive.preload(&[(0, 1 << 20)], StoredOrder::OfDrive);
         assert!(read_ns(&mut drive, 0, 4096) >= FLASH_NS);
         assert!(read_ns(&mut drive, 1_000_000_000, 4096) < FLASH_NS, "it is in the register");
         // Pages are written to all dies in turn. The last one begins in the middle of a unit, which
@@ -211,7 +212,7 @@ fn discarded_data_are_no_longer_read() {
     for (capacity, mapping) in [(SMALL, PAGE_MAP), (LARGE, PAGE_MAP), (SMALL, LOG_BLOCKS)] {
         let mut drive = build(&ssd(capacity, 75.0, mapping, ""), 1).unwrap();
         let sectors = drive.capacity_sectors();
-        drive.preload(&[(0, sectors)]);
+        drive.preload(&[(0, sectors)], StoredOrder::OfDrive);
         let trim =
             |sector, sectors| Request { tag: 0, op: Op::Discard, sector, sectors, fua: false };
         drive.submit(0, trim(1 << 20, 1 << 20));
@@ -237,8 +238,8 @@ fn preloaded_data_are_valid_pages_and_no_wear() {
     let sectors = drive.capacity_sectors();
     // In pieces, some of them twice.
     let pieces: Vec<(u64, u64)> = (0..16).map(|n| (n * (sectors / 16), sectors / 16)).collect();
-    drive.preload(&pieces[..10]);
-    drive.preload(&pieces[5..]);
+    drive.preload(&pieces[..10], StoredOrder::OfDrive);
+    drive.preload(&pieces[5..], StoredOrder::OfDrive);
     assert_eq!(drive.written(), (0, 0));
     assert!(drive.erases().iter().all(|&count| count == 0));
     let load = |seed| -> FioLike {
@@ -270,7 +271,10 @@ fn a_fresh_drive_wears_less_than_one_that_holds_data() {
     let write_amplification_of = |share: f64| {
         let DriveSpec::Ssd(spec) = ssd(SMALL, 75.0, PAGE_MAP, "") else { panic!("an SSD") };
         let mut drive = Ssd::new(&spec).unwrap();
-        drive.preload(&[(0, (drive.capacity_sectors() as f64 * share) as u64)]);
+        drive.preload(
+            &[(0, (drive.capacity_sectors() as f64 * share) as u64)],
+            StoredOrder::OfDrive,
+        );
         let load = r#"{"rw": "randwrite", "bs_bytes": 4096, "iodepth": 32, "runtime_s": 1e6,
             "size_bytes": 268435456, "number_ios": 1000000}"#;
         run_device(&mut drive, &serde_json::from_str(load).unwrap()).unwrap();
@@ -343,13 +347,85 @@ fn a_trace_reads_flash_but_where_it_discarded_before() {
     }
 }
 
+/// A used drive whose dies read 64 KiB at once.
+fn used(capacity_bytes: u64) -> Drive {
+    let text = format!(
+        r#"{{"kind": "ssd", "name": "ssd", "capacity_bytes": {capacity_bytes}, "link_bytes_per_s": 2e9,
+        "controller": {{"read_overhead_us": 10, "write_overhead_us": 20, "read_iops_max": 900000,
+        "write_iops_max": 300000}}, "mapping": {PAGE_MAP}, "spare_ratio": 0.2,
+        "initial": {{"state": "steady", "fill": 1.0}},
+        "flash": {{"channels": 4, "dies_per_channel": 2, "planes": 4, "page_bytes": 16384,
+        "pages_per_block": 64, "read_us": 75, "program_us": 300, "erase_us": 2000,
+        "channel_bytes_per_s": 800e6}}}}"#
+    );
+    build(&DriveSpec::from_json(&text).unwrap(), 1).unwrap()
+}
+
+const FILE_SECTORS: u64 = 1 << 16;
+
+/// The mean time of reads of 256 KiB in the file, alone.
+fn reads_of_file_ns(drive: &mut Drive) -> f64 {
+    let mut random = Stream::new(5, "reads");
+    let mut total = 0;
+    for number in 1..=200 {
+        let now = number * 1_000_000_000_000;
+        let sector = random.below((FILE_SECTORS - 512) / 8) * 8;
+        drive.submit(now, Request { tag: 1, op: Op::Read, sector, sectors: 512, fua: false });
+        let mut out = Vec::new();
+        while let Some(next) = drive.next_wake() {
+            drive.wake(next, &mut out);
+        }
+        total += out[0].time - now;
+    }
+    total as f64 / 200.0
+}
+
+/// A file that is there before the run lies on a used drive as one that is written during it.
+#[test]
+fn a_file_on_a_used_drive_is_read_as_fast_as_one_just_written() {
+    for capacity in [SMALL, LARGE] {
+        let (mut before, mut scattered, mut written) =
+            (used(capacity), used(capacity), used(capacity));
+        before.preload(&[(0, FILE_SECTORS)], StoredOrder::Written);
+        scattered.preload(&[(0, FILE_SECTORS)], StoredOrder::OfDrive);
+        for sector in (0..FILE_SECTORS).step_by(1024) {
+            let request = Request { tag: 0, op: Op::Write, sector, sectors: 1024, fua: false };
+            written.submit(sector * 1_000_000, request);
+            written.wake((sector + 1024) * 1_000_000 - 1, &mut Vec::new());
+        }
+        let (scattered, written) =
+            (reads_of_file_ns(&mut scattered), reads_of_file_ns(&mut written));
+        let obtained = reads_of_file_ns(&mut before);
+        assert!((obtained / written - 1.0).abs() < 0.2, "{capacity}: {obtained} {written}");
+        assert!(scattered > 1.5 * written, "{capacity}: {scattered} {written}");
+    }
+}
+
+/// What is written at random later costs as much copying as without the file.
+#[test]
+fn a_file_in_order_leaves_a_used_drive_as_old_as_it_was() {
+    for capacity in [SMALL, LARGE] {
+        let load = r#"{"rw": "randwrite", "bs_bytes": 4096, "iodepth": 32, "runtime_s": 2.0}"#;
+        let load: FioLike = serde_json::from_str(load).unwrap();
+        let rate = |order: Option<StoredOrder>| {
+            let mut drive = used(capacity);
+            if let Some(order) = order {
+                drive.preload(&[(0, drive.capacity_sectors() / 2)], order);
+            }
+            run_device(&mut drive, &load).unwrap().iops()
+        };
+        let (old, obtained) = (rate(None), rate(Some(StoredOrder::Written)));
+        assert!((obtained / old - 1.0).abs() < 0.03, "{capacity}: {obtained} {old}");
+    }
+}
+
 #[test]
 fn a_thousand_drives_with_the_same_data_share_it() {
     // Each alone would hold 9 MB: together as much as this machine may have.
     let spec = Arc::new(ssd(LARGE, 75.0, PAGE_MAP, ""));
     let data: Vec<(u64, u64)> = (0..2000).map(|n| (n * 1_000_000, 400_000)).collect();
     let mut drives: Vec<_> = (0..1000).map(|seed| build(&spec, seed).unwrap()).collect();
-    drives.iter_mut().for_each(|drive| drive.preload(&data));
+    drives.iter_mut().for_each(|drive| drive.preload(&data, StoredOrder::OfDrive));
     assert!(resident_bytes() < 1 << 30, "{}", resident_bytes());
     assert!(drives.iter_mut().all(|drive| read_ns(drive, 0, 1_999_000_000) >= FLASH_NS));
 }

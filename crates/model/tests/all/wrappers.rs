@@ -8,7 +8,7 @@ use headrace_model::faults::{FaultSpec, FaultyDevice};
 use headrace_model::raid::member::MemberDrive;
 use headrace_model::request::{
     Completion, Device, FaultCounts, FlashWrites, Medium, Nanos, Op, Queue, Request, SectorRange,
-    Status, SubmittedIo,
+    Status, StoredOrder, SubmittedIo,
 };
 use headrace_model::scheduler::{BlockQueue, QueueSpec, SharedHabits};
 use headrace_model::spec::{DriveSpec, RaidSpec, StorageSpec};
@@ -43,7 +43,7 @@ impl Medium for Bottom {
     fn trim(&mut self, data: &[SectorRange]) {
         self.preloaded.retain(|range| !data.contains(range));
     }
-    fn preload(&mut self, data: &[SectorRange]) {
+    fn preload(&mut self, data: &[SectorRange], _order: StoredOrder) {
         self.preloaded = data.to_vec();
     }
 }
@@ -85,7 +85,7 @@ fn over_anything() -> Vec<(&'static str, Box<dyn Queue + Send>)> {
 #[test]
 fn a_wrapper_reports_what_is_below_it() {
     for (name, mut device) in over_anything() {
-        device.preload(&[(0, 8), (64, 16)]);
+        device.preload(&[(0, 8), (64, 16)], StoredOrder::OfDrive);
         let counts = FaultCounts { fired: vec![3, 1], lost_bytes: 4096 + 24, rebuilt: Some(0.25) };
         assert_eq!(device.fault_counts(), counts, "{name}");
         device.trim(&[(64, 16)]);

@@ -1,7 +1,7 @@
 //! Creates the files that exist before the run, on volumes and services, and warms the caches.
 
 use headrace_model::pagecache::PageCache;
-use headrace_model::Medium;
+use headrace_model::request::{Medium, StoredOrder};
 
 use crate::scenario::{CacheState, FileSetSpec, Place, ScenarioError, Share};
 use crate::storage::page_end;
@@ -28,7 +28,7 @@ impl World<'_> {
             if volume.fs.spec().discarded() {
                 volume.queue.trim(&[(0, volume.fs.sectors())]);
             }
-            volume.queue.preload(&volume.fs.stored());
+            volume.queue.preload(&volume.fs.stored(), StoredOrder::Written);
         }
         if self.scenario.cache == CacheState::Warm {
             self.warm_caches();

@@ -20,7 +20,7 @@ const BLOCK_SHIFT: u32 = 6;
 const MIXED: u8 = 255;
 /// Assumption: as many units in order (64 KiB of 4 KiB units) are in order on the flash, too: about
 /// one page of all planes of a die.
-const RUN_UNITS: u64 = 16;
+pub(super) const RUN_UNITS: u64 = 16;
 
 #[derive(Clone)]
 pub(super) struct Groups {
@@ -117,6 +117,11 @@ impl Groups {
     /// none.
     pub fn store(&mut self, first: u64, end: u64) {
         self.change(first, end, |state| state.max(HELD));
+    }
+
+    /// Mark the data of the groups from `first` to `end` (exclusive) as lying in order.
+    pub fn put_in_order(&mut self, first: u64, end: u64) {
+        self.change(first, end, |state| state.min(HELD));
     }
 
     /// Mark the groups from `first` to `end` (exclusive) as holding scattered data.

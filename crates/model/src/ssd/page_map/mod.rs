@@ -22,10 +22,11 @@ use std::sync::{Arc, Mutex};
 use super::amplification::{valid_share_at_age, victim_valid_share};
 use super::spec::InitialState;
 use super::table::Table;
+use crate::request::StoredOrder;
 use crate::slots::Id;
 use beginnings::{Beginning, Beginnings};
 use fewest::Fewest;
-use groups::Groups;
+use groups::{Groups, RUN_UNITS};
 
 /// A modelled unit; only its ids are used.
 #[derive(Debug)]
@@ -81,6 +82,8 @@ pub struct PageMap {
     cleaned: Option<Cleaned>,
     /// Nothing was written or discarded since the initial state.
     untouched: bool,
+    /// Places before this one hold data that were put in order.
+    next_in_order: u32,
     /// The shared initial map of drives of this kind, kept alive while it is in use.
     beginning: Option<(Kind, Arc<Beginning<PageMap>>)>,
 }
@@ -101,7 +104,7 @@ struct Kind {
 /// A change of the initial map before the first write.
 #[derive(Clone, Copy, PartialEq)]
 enum Prepared {
-    Stored(UnitRange),
+    Stored(UnitRange, StoredOrder),
     Trimmed(UnitRange),
 }
 
@@ -127,8 +130,9 @@ impl PageMap {
 
     /// Store ranges of units before the first write, in the given order. They are valid and cause
     /// no wear.
-    pub fn preload(&mut self, ranges: &[UnitRange]) {
-        self.prepare(ranges.iter().copied().map(Prepared::Stored).collect());
+    pub fn preload(&mut self, ranges: &[UnitRange], order: StoredOrder) {
+        let stored = ranges.iter().map(|&range| Prepared::Stored(range, order));
+        self.prepare(stored.collect());
     }
 
     /// Discard a range of units before the first write.
@@ -161,7 +165,12 @@ impl PageMap {
         let untouched = self.untouched;
         for change in changes {
             match *change {
-                Prepared::Stored(range) => self.store(range),
+                Prepared::Stored(range, order) => {
+                    self.store(range);
+                    if order == StoredOrder::Written {
+                        self.put_in_order(range);
+                    }
+                }
                 Prepared::Trimmed((first, end)) => self.discard(first, end),
             }
         }
@@ -184,6 +193,46 @@ impl PageMap {
             unit += free as u32;
         }
         (self.host_units, self.flash_units, self.cleaned, self.erases) = counts;
+    }
+
+    /// Bring a range in order that was written as a whole. Units change places with each other, so
+    /// that blocks have as many valid ones as before, and cleaning finds as much to copy.
+    fn put_in_order(&mut self, (first, end): UnitRange) {
+        let end = end.min(self.all_units);
+        if end.saturating_sub(first) < RUN_UNITS {
+            return;
+        }
+        if self.scale > 1 {
+            return self.groups.put_in_order(first.div_ceil(self.scale), end / self.scale);
+        }
+        let units = first as u32..end as u32;
+        if units.clone().filter_map(|unit| self.places.get(unit)).is_sorted_by_key(Id::number) {
+            return;
+        }
+        for unit in units {
+            let Some(before) = self.places.get(unit) else { continue };
+            let Some((place, other)) = self.next_to_order() else { return };
+            self.places.set(unit, Some(place));
+            self.owners.set(place.number(), Some(Id::numbered(unit)));
+            if other.number() != unit {
+                self.places.set(other.number(), Some(before));
+                self.owners.set(before.number(), Some(other));
+            }
+        }
+    }
+
+    /// Return the next place for data in order, and the unit that is there. On an aged drive these
+    /// are the places written last, where nearly all units are valid.
+    fn next_to_order(&mut self) -> Option<(Id<Place>, Id<Unit>)> {
+        let places = self.valid.len() as u32 * self.block_units;
+        for _ in 0..places {
+            let place = self.next_in_order % places;
+            self.next_in_order = place + 1;
+            if let Some(unit) = self.owners.get(place) {
+                return Some((Id::numbered(place), unit));
+            }
+        }
+        None
     }
 
     /// Write contiguous units that have no place yet.
@@ -242,6 +291,7 @@ impl PageMap {
             flash_units: 0,
             cleaned: None,
             untouched: true,
+            next_in_order: 0,
             beginning: None,
         };
         map.is_free[0] = false;

@@ -143,7 +143,7 @@ proptest! {
         (units, row_units) in (1u64..40_000, 1u64..600),
         spare_ratio in 0.01..1.0,
         initial in initial_states(),
-        steps in prop::collection::vec((0..4u8, any::<u64>(), 1..3000u64), 1..60),
+        steps in prop::collection::vec((0..5u8, any::<u64>(), 1..3000u64), 1..60),
     ) {
         let mut map = PageMap::new(units, row_units, spare_ratio, initial);
         for (kind, at, count) in steps {
@@ -154,7 +154,8 @@ proptest! {
                 // Scattered, and some units again and again.
                 1 => (0..count).for_each(|number| _ = map.write(at.wrapping_mul(number) % units)),
                 2 => map.discard(at, end),
-                _ => map.preload(&[(at, end)]),
+                3 => map.preload(&[(at, end)], StoredOrder::OfDrive),
+                _ => map.preload(&[(at, end)], StoredOrder::Written),
             }
             let expected = scanned(&map);
             prop_assert_eq!(map.victim(), expected);
