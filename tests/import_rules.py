@@ -21,6 +21,7 @@ BASE = {
     "user",
     "refusals",
     "scenario",
+    "special_functions",
     "_core",
 }
 PLUGINS = {"targets", "workloads", "probes", "meters", "faults", "datasets", "readers"}
@@ -30,7 +31,7 @@ CAPTURED = {"traces", "profiles"}
 ALLOWED: dict[str, set[str]] = {
     **{
         name: {"errors", "registry", "units"}
-        for name in ("units", "errors", "labels", "registry", "palette", "user")
+        for name in ("units", "errors", "labels", "registry", "palette", "user", "special_functions")
     },
     "site": {"raid", "units"},
     "offers": {"catalog", "currencies", "site", "units"},

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
-from scipy import stats
+from scipy import sparse, stats
 
-from headrace.analysis.contrasts import Contrasts, by_blocks, by_model
+from headrace.analysis.contrasts import Contrasts, by_blocks, by_model, plots_together
 from headrace.analysis.effects import cost_estimate
 
 
@@ -234,3 +234,20 @@ def test_a_model_that_cannot_tell_factors_apart_says_so() -> None:
     level = np.array([0, 1, 0, 1])
     same = pd.DataFrame({"other": [0, 1, 0, 1]})
     assert by_model(y, level, 2, same, np.arange(4)) is None
+
+
+def test_contexts_that_share_whole_plots_form_one_group() -> None:
+    """Equal to SciPy's connected components, numbers included, also for long chains of plots."""
+    random = np.random.default_rng(5)
+    chain = np.repeat(np.arange(12), 2)
+    cases = [
+        (np.array([0, 1, 2, 3]), np.array([7, 8, 7, 9])),
+        (chain[1:], random.permutation(12)[chain[:-1]]),
+        *((random.integers(0, 30, 40), random.integers(0, most, 40)) for most in (3, 20, 60)),
+    ]
+    for context, plot in cases:
+        edges = sparse.coo_matrix((np.ones(len(plot)), (context, 100 + plot)), shape=(200, 200))
+        _, part = sparse.csgraph.connected_components(edges, directed=False)
+        numbers = np.unique(part[context], return_inverse=True)[1]
+        rows = pd.DataFrame({"context": context, "plot": plot})
+        assert plots_together(rows).tolist() == numbers.tolist()

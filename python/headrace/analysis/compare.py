@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from headrace.analysis.environment import values_by_name
 from headrace.analysis.find import FindOptions
@@ -27,6 +26,7 @@ from headrace.analysis.read import Records
 from headrace.errors import IncomparableError, RefusedError
 from headrace.metrics import less_is_better
 from headrace.metrics.headline import candidates
+from headrace.special_functions import gammaln, nctdtrinc, stdtrit
 
 NAMED_AT_MOST = 3
 """The largest number of environment differences that a warning names; with more it gives their
@@ -278,7 +278,7 @@ def mean_of(values: np.ndarray, ids: tuple[str, ...], confidence: float) -> Esti
     mean = float(values.mean())
     if len(values) < 2:
         return Estimate(mean, None, None, len(values), "one trial", ids)
-    quantile = float(special.stdtrit(len(values) - 1, 0.5 + confidence / 2))
+    quantile = float(stdtrit(len(values) - 1, 0.5 + confidence / 2))
     half = quantile * float(values.std(ddof=1)) / math.sqrt(len(values))
     return Estimate(mean, max(0.0, mean - half), mean + half, len(values), "mean, t interval", ids)
 
@@ -298,11 +298,7 @@ def hedges_g(a: np.ndarray, b: np.ndarray, ids: tuple[str, ...], confidence: flo
         return Estimate(math.nan, None, None, len(ids), "no scatter to measure by", ids)
     d = float(b.mean() - a.mean()) / pooled
     correction = (
-        math.exp(
-            special.gammaln(freedom / 2)
-            - 0.5 * math.log(freedom / 2)
-            - special.gammaln((freedom - 1) / 2)
-        )
+        math.exp(gammaln(freedom / 2) - 0.5 * math.log(freedom / 2) - gammaln((freedom - 1) / 2))
         if freedom > 1
         else 0.0
     )
@@ -317,7 +313,7 @@ def hedges_g(a: np.ndarray, b: np.ndarray, ids: tuple[str, ...], confidence: flo
 
 def _noncentrality(t: float, freedom: int, probability: float) -> float:
     """Return the noncentrality for which a noncentral t is below `t` with this probability."""
-    return float(special.nctdtrinc(freedom, probability, t))
+    return float(nctdtrinc(freedom, probability, t))
 
 
 def environment_differences(a: Records, b: Records) -> list[EnvironmentDifference]:

@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import special
+
+from headrace.special_functions import fdtrc
 
 ROUNDING = 1e-12
 """Differences of logarithms below this are floating-point errors."""
@@ -50,7 +51,7 @@ class Contrasts:
         """Probability of effects at least this large by chance alone."""
         if not np.isfinite(self.f):
             return None
-        return float(special.fdtrc(len(self.effects) - 1, self.freedom, self.f))
+        return float(fdtrc(len(self.effects) - 1, self.freedom, self.f))
 
 
 def by_blocks(
@@ -79,7 +80,7 @@ def by_blocks(
     rows["group"] = rows["context"]
     if hard:
         # Combinations that share a whole plot form one group, in which whole plots are averaged.
-        rows["group"] = _plots_together(rows)
+        rows["group"] = plots_together(rows)
     # Each context has equal weight, however many trials it has: otherwise a lost trial would change
     # the weights within its level.
     alike = rows.groupby(["group", "context", "repeat", "level"], as_index=False)["y"].mean()
@@ -137,21 +138,23 @@ def _fixed_in_plots(level: np.ndarray, plot: np.ndarray) -> bool:
     return bool((of_plot.nunique() == 1).all()) and bool((of_plot.size() > 1).any())
 
 
-def _plots_together(rows: Any) -> Any:
+def plots_together(rows: Any) -> Any:
     """Return a group number, equal for contexts that share a whole plot.
 
     A group is a combination of the other hard-to-change factors: a connected component of the graph
-    of contexts and whole plots.
+    of contexts and whole plots. Groups are numbered in the order of their first contexts.
     """
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.csgraph import connected_components
-
     contexts, context = np.unique(rows["context"].to_numpy(), return_inverse=True)
     plots, plot = np.unique(rows["plot"].to_numpy(), return_inverse=True)
-    size = len(contexts) + len(plots)
-    edges = coo_matrix((np.ones(len(rows)), (context, len(contexts) + plot)), shape=(size, size))
-    _, part = connected_components(edges, directed=False)
-    return part[context]
+    part = np.arange(len(contexts))
+    while True:
+        of_plot = np.full(len(plots), len(contexts))
+        np.minimum.at(of_plot, plot, part[context])
+        joined = part.copy()
+        np.minimum.at(joined, context, of_plot[plot])
+        if np.array_equal(joined, part):
+            return np.unique(part, return_inverse=True)[1][context]
+        part = joined
 
 
 def by_model(

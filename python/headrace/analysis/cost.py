@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from scipy import special
-
 from headrace.analysis.findings import Estimate
 from headrace.analysis.log_means import POWER
+from headrace.special_functions import stdtrit
 
 
 def cost_of(distance: float, less: bool) -> float:
@@ -52,9 +51,9 @@ def detectable_cost(
     """Return the cost that would have been detected with 80 % probability."""
     if variance <= 0:
         return 0.0
-    steps = _quantile(freedom, pairs, confidence) + float(special.stdtrit(freedom, POWER))
+    steps = _quantile(freedom, pairs, confidence) + float(stdtrit(freedom, POWER))
     return cost_of(steps * math.sqrt(variance), less)
 
 
 def _quantile(freedom: float, pairs: int, confidence: float) -> float:
-    return float(special.stdtrit(freedom, 1 - (1 - confidence) / 2 / max(1, pairs)))
+    return float(stdtrit(freedom, 1 - (1 - confidence) / 2 / max(1, pairs)))

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import special
 
 from headrace.analysis.contrasts import Contrasts, by_blocks, by_model
 from headrace.analysis.cost import cost_estimate, detectable_cost
@@ -22,6 +21,7 @@ from headrace.analysis.curves import is_load
 from headrace.analysis.findings import Estimate, FactorEffect, LevelEffect
 from headrace.analysis.jointly import pair_p_value
 from headrace.metrics import less_is_better
+from headrace.special_functions import stdtrit
 
 ENOUGH = 0.5
 """Share of a factor's trials that complete blocks must contain for the block estimate to be
@@ -191,7 +191,7 @@ def _alike(contrasts: Contrasts, level: int, pairs: int, confidence: float) -> l
     others = [number for number in range(len(contrasts.effects)) if number != level]
     if not _has_error(contrasts):
         return others
-    half = float(special.stdtrit(contrasts.freedom, 1 - (1 - confidence) / 2 / pairs))
+    half = float(stdtrit(contrasts.freedom, 1 - (1 - confidence) / 2 / pairs))
     half *= math.sqrt(contrasts.variance)
     return [
         each for each in others if abs(contrasts.effects[each] - contrasts.effects[level]) <= half
@@ -207,7 +207,7 @@ def _level_effects(found: MeasuredEffect, confidence: float) -> tuple[LevelEffec
         # Variance of one effect: half that of a difference of two, reduced because effects are
         # relative to the mean of all levels.
         own = contrasts.variance / 2 * (count - 1) / count
-        half = float(special.stdtrit(contrasts.freedom, 0.5 + confidence / 2)) * math.sqrt(own)
+        half = float(stdtrit(contrasts.freedom, 0.5 + confidence / 2)) * math.sqrt(own)
         method += (
             "; interval of its distance from the mean of all levels, error of "
             f"{contrasts.error_term}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from scipy import special
+from headrace.special_functions import stdtr
 
 
 def joint_confidence(p_values: Sequence[float | None], confidence: float) -> float:
@@ -42,4 +42,4 @@ def pair_p_value(distance: float, variance: float, freedom: float, pairs: int) -
     if variance <= 0:
         return 0.0 if distance else 1.0
     t = abs(distance) / math.sqrt(variance)
-    return min(1.0, 2 * float(special.stdtr(freedom, -t)) * max(1, pairs))
+    return min(1.0, 2 * float(stdtr(freedom, -t)) * max(1, pairs))

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
 from headrace.analysis.contrasts import ROUNDING
 from headrace.analysis.jointly import pair_p_value
+from headrace.special_functions import stdtr, stdtrit
 
 POWER = 0.8
 """Probability with which a detectable difference would have been detected."""
@@ -56,7 +56,7 @@ class LogMeans:
         """
         error = self.variance[:, None] + self.variance[None, :]
         freedom = self._freedom(error)
-        quantile = special.stdtrit(freedom, 1 - (1 - confidence) / 2 / max(1, pairs))
+        quantile = stdtrit(freedom, 1 - (1 - confidence) / 2 / max(1, pairs))
         half = np.where(error == 0, 0.0, quantile * np.sqrt(error))
         np.fill_diagonal(half, np.where(self.count > 0, 0.0, np.nan))
         return half
@@ -75,7 +75,7 @@ class LogMeans:
         error = self.variance[:, None] + self.variance[None, :]
         with np.errstate(invalid="ignore", divide="ignore"):
             t = np.where(error > 0, np.abs(self.differences()) / np.sqrt(error), np.nan)
-        p = 2 * special.stdtr(self._freedom(error), -t) * pairs
+        p = 2 * stdtr(self._freedom(error), -t) * pairs
         # Without scatter any difference is certain (p = 0), and equality is certain too (p = 1).
         p = np.where(error == 0, np.where(self.differences() == 0, 1.0, 0.0), p)
         found = p[np.triu_indices(len(self.mean), 1)]
@@ -91,9 +91,7 @@ class LogMeans:
             return 0.0
         error = float(pair.variance.sum())
         freedom = float(pair._freedom(pair.variance[:, None] + pair.variance[None, :])[0, 1])
-        return (
-            None if np.isnan(half) else half + float(special.stdtrit(freedom, POWER)) * error**0.5
-        )
+        return None if np.isnan(half) else half + float(stdtrit(freedom, POWER)) * error**0.5
 
     def _freedom(self, error: np.ndarray) -> np.ndarray:
         """Return degrees of freedom by Welch and Satterthwaite."""

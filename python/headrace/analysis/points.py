@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
-from scipy import special
 
 from headrace.analysis.findings import Estimate, Point
 from headrace.analysis.limit import DeviceLoad, limit_of
@@ -16,6 +15,7 @@ from headrace.analysis.metrics import ledger_shares
 from headrace.analysis.trial_row import TrialRow
 from headrace.metrics import metric_of
 from headrace.plan.intervals import Statistic, interval
+from headrace.special_functions import ndtri, stdtrit
 
 
 class PointOptions(NamedTuple):
@@ -143,7 +143,7 @@ def _estimates(
             grouped.mean().to_numpy(),
             grouped.std().to_numpy(),
         )
-        quantile = special.stdtrit(np.maximum(count - 1, 1), 0.5 + options.confidence / 2)
+        quantile = stdtrit(np.maximum(count - 1, 1), 0.5 + options.confidence / 2)
         half = quantile * deviation / np.sqrt(np.maximum(count, 1))
         provenance = options.provenance.get(name, "")
         for index in np.flatnonzero(count > 0):
@@ -198,7 +198,7 @@ def _widened(
 
     Its half width, that of a normal distribution, is added in squares.
     """
-    half = float(special.ndtri(0.5 + confidence / 2)) * common * value
+    half = float(ndtri(0.5 + confidence / 2)) * common * value
     low, high = (value if bound is None else bound for bound in bounds)
     return max(0.0, value - math.hypot(value - low, half)), value + math.hypot(high - value, half)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import special
 
 from headrace.analysis.contrasts import ROUNDING
 from headrace.analysis.findings import Estimate
+from headrace.special_functions import stdtr, stdtrit
 
 
 def ratio_of_means(
@@ -39,7 +39,7 @@ def ratio_of_means(
         share_a**2 / (len(logs_a) - 1) + share_b**2 / (len(logs_b) - 1)
     )
     difference = float(logs_b.mean() - logs_a.mean())
-    half = float(special.stdtrit(freedom, 0.5 + confidence / 2)) * error
+    half = float(stdtrit(freedom, 0.5 + confidence / 2)) * error
     estimate = Estimate(
         math.exp(distance),
         math.exp(difference - half),
@@ -48,4 +48,4 @@ def ratio_of_means(
         method,
         ids,
     )
-    return estimate, 2 * float(special.stdtr(freedom, -abs(difference) / error))
+    return estimate, 2 * float(stdtr(freedom, -abs(difference) / error))

@@ -26,6 +26,7 @@ from headrace.records.energy_basis import basis_of
 from headrace.records.plan_file import read_plan
 from headrace.records.store import RETRIED, ResultsHeader, read_header
 from headrace.records.sums import SUMMED, WINDOWED
+from headrace.records.tables import read_table
 from headrace.records.trial_record import NODE_LOST, JsonObject, TrialRecord, decode
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ class Records:
         if not path.exists():
             return pd.DataFrame()
         try:
-            return pq.read_table(path).to_pandas()
+            return read_table(path).to_pandas()
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             raise HeadraceError(f"{path}: cannot read the series: {error}") from error
 

@@ -26,7 +26,7 @@ def least_coverage(fewest: int, most: int, confidence: float) -> float:
     The rule of `plan/repeats.py` is simulated for 10,000 cells of normally distributed repeats with
     a fixed seed: accurate to 0.003. With `most` = `fewest` the coverage equals the confidence.
     """
-    from scipy import special
+    from headrace.special_functions import stdtrit
 
     fewest, most = max(fewest, 2), min(max(most, 2), _REPEATS_MAX)
     if most <= fewest:
@@ -36,9 +36,7 @@ def least_coverage(fewest: int, most: int, confidence: float) -> float:
     mean = values.cumsum(axis=1) / count
     squares = (values**2).cumsum(axis=1) - count * mean**2
     with np.errstate(divide="ignore", invalid="ignore"):
-        half = special.stdtrit(count - 1, 0.5 + confidence / 2) * np.sqrt(
-            squares / (count - 1) / count
-        )
+        half = stdtrit(count - 1, 0.5 + confidence / 2) * np.sqrt(squares / (count - 1) / count)
     inside = np.abs(mean) <= half
     shares: list[float] = []
     for width in _WIDTHS:

@@ -41,10 +41,11 @@ def interval(values: Sequence[float], confidence: float, statistic: Statistic = 
     mean = float(np.mean(values))
     if len(values) < 2:
         return Interval(mean, None, None, "one trial")
-    from scipy import special  # on first use: a plan without repeats to judge needs no scipy
+    # On first use: a plan without repeats to judge needs no SciPy.
+    from headrace.special_functions import stdtrit
 
     half = float(
-        special.stdtrit(len(values) - 1, 0.5 + confidence / 2)
+        stdtrit(len(values) - 1, 0.5 + confidence / 2)
         * np.std(values, ddof=1)
         / math.sqrt(len(values))
     )
@@ -58,12 +59,12 @@ def _median(ordered: np.ndarray, confidence: float) -> Interval:
     largest that keeps this within 1 - confidence (Conover, Practical Nonparametric Statistics, 3rd
     ed., section 3.2). At 95 % this needs six values.
     """
-    from scipy import special
+    from headrace.special_functions import bdtr
 
     count = len(ordered)
     middle = float(np.median(ordered))
     below = -1
-    while below + 1 < count and special.bdtr(below + 1, count, 0.5) <= (1 - confidence) / 2:
+    while below + 1 < count and bdtr(below + 1, count, 0.5) <= (1 - confidence) / 2:
         below += 1
     if below < 0:
         return Interval(

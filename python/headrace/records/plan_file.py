@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from headrace.errors import HeadraceError
 from headrace.plan.trial import Plan, Trial
+from headrace.records.tables import read_table
 
 SCHEMA_VERSION = 1
 
@@ -79,7 +80,7 @@ def read_plan(path: Path) -> Plan:
     Raises HeadraceError when the file is missing, damaged or of another version.
     """
     try:
-        table = pq.read_table(path)
+        table = read_table(path)
         about = json.loads((table.schema.metadata or {})[b"headrace.plan"])
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:
         raise HeadraceError(f"{path}: cannot read the plan: {error}") from error

@@ -1,6 +1,6 @@
-"""Write the tables of a record: `jobs.parquet` and `series/*.parquet` (docs/records.md).
+"""The tables of a record: `jobs.parquet` and `series/*.parquet` (docs/records.md).
 
-Imported when the first table is written: pyarrow takes long to import.
+Imported when the first table is written or read: pyarrow takes long to import.
 """
 
 from __future__ import annotations
@@ -75,3 +75,12 @@ def _write(table: Any, path: Path) -> None:
     # Compressed, few rows take more room, and the compressor of each column half of the time.
     compression = "zstd" if table.num_rows >= WORTH_COMPRESSING else "none"
     pq.write_table(table, path, compression=compression)
+
+
+def read_table(path: Path, columns: Sequence[str] | None = None) -> Any:
+    """Return a table, or these columns of those that it has. Raises OSError or pa.ArrowException.
+
+    `pyarrow.parquet.read_table` would import what reads folders of files.
+    """
+    with pq.ParquetFile(path) as file:
+        return file.read(None if columns is None else list(columns))

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pandas
 
+from headrace.records.tables import read_table
+
 # Any: the annotations of pandas are incomplete for frames.
 pd: Any = pandas
 
@@ -89,7 +91,7 @@ def trial_series(results: Path, trial: str) -> TrialSeries:
         path = results / "trials" / trial / "series" / f"{probe}.parquet"
         if not path.is_file():
             continue
-        frame = pd.read_parquet(path)
+        frame = read_table(path).to_pandas()
         if frame.empty or "time_s" not in frame.columns:
             continue
         frame = thin(_over_devices(frame))
@@ -112,7 +114,7 @@ def _power(trial: Path) -> dict[str, list[float | None]]:
     path = trial / "series" / "power.parquet"
     if not path.is_file():
         return {}
-    frame = pd.read_parquet(path)
+    frame = read_table(path).to_pandas()
     if frame.empty:
         return {}
     names = frame["meter"] + " " + frame["channel"]
@@ -129,7 +131,9 @@ def _power(trial: Path) -> dict[str, list[float | None]]:
 def _services(trial: Path) -> TrialSeries:
     """Return what monitoring services said, a table for each unit: `services UNIT`."""
     found: TrialSeries = {}
-    frames = [pd.read_parquet(path) for path in sorted((trial / "series").glob("*-*.parquet"))]
+    frames = [
+        read_table(path).to_pandas() for path in sorted((trial / "series").glob("*-*.parquet"))
+    ]
     frames = [frame for frame in frames if {"host", "metric", "unit"} <= {*frame.columns}]
     if not frames:
         return found
@@ -150,7 +154,7 @@ def _jobs(trial: Path) -> dict[str, list[float | None]]:
     path = trial / "jobs.parquet"
     if not path.is_file():
         return {}
-    frame = pd.read_parquet(path, columns=["start_s", "end_s"]).dropna()
+    frame = read_table(path, ["start_s", "end_s"]).to_pandas().dropna()
     steps = pd.concat(
         [
             pd.DataFrame({"time_s": frame["start_s"], "change": 1}),
