@@ -26,7 +26,8 @@ from headrace.engine.measure.metering import SiteOfTrial, energy_of_site
 from headrace.engine.modelled_power import of_probes, power_rows, spread
 from headrace.engine.site_energy import completed
 from headrace.errors import StudyError
-from headrace.metrics import metric_of, provenances_of, values_of
+from headrace.metrics import metric_of, provenances_of, registered, values_of
+from headrace.metrics.trial import RecordedTrial
 from headrace.records.energy import ChannelEnergy, Energy, PartEnergy
 from headrace.records.inventory import InventoryItem
 from headrace.records.trial_record import TrialRecord
@@ -91,6 +92,22 @@ def test_parts_add_up_to_the_total(trials: list[TrialRecord]) -> None:
         assert of["switch"] == pytest.approx(2 * 50.0 * trial.duration_s)
         assert ("server" in of) is (trial.target.name == "nas")
         assert energy.not_covered == () and energy.assumed == ()
+
+
+def test_metrics_of_energy_are_those_without_a_value_for_a_trial_without_energy(
+    trials: list[TrialRecord],
+) -> None:
+    """They are left out unseen: each must say so itself, and no other may have one."""
+    record, without = trials[0], msgspec.structs.replace(trials[0], energy=Energy())
+    valued = {name: each.value for name, each in registered().items() if each.value is not None}
+    for name, value_of in valued.items():
+        if registered()[name].of_energy:
+            assert value_of(RecordedTrial(without)) is None, name
+            relative = registered()[name].relative_uncertainty
+            assert relative is None or not relative(without), name
+    energy = {name for name in values_of(record) if registered()[name].of_energy}
+    assert {"energy_wh_per_job", "idle_power_w", "node_power_w"} <= energy
+    assert {*values_of(record)} - {*values_of(without)} == energy
 
 
 def test_idle_facility_and_co2(trials: list[TrialRecord]) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.analysis.findings import Curve, Growth, Point, SlotsFed
 from headrace.analysis.loads import find_growth, find_knee, slots_fed
-from headrace.analysis.naming import varied_factors
+from headrace.analysis.naming import level_key, varied_factors
 
 LOAD_FACTORS = frozenset({"slots", "nodes", "jobs", "clients"})
 """Factors that are an amount of load: x axes of curves, not choices."""
@@ -49,7 +48,7 @@ def make_curves(
     of clients (2 nodes with 4 slots, 4 nodes with 2), each combination of the load factors other
     than slots is a separate curve.
     """
-    families: dict[str, list[Point]] = {}
+    families: dict[Family, list[Point]] = {}
     for point in (*points, *distrusted):
         families.setdefault(family_of(point), []).append(point)
     curves: list[Curve] = []
@@ -66,9 +65,12 @@ def make_curves(
     return curves
 
 
-def family_of(of: Point | Curve) -> str:
-    """Return the unit of comparison as text: a storage with its choices, at any load."""
-    return _text([of.workload, of.target, choices(of.levels), of.provenance])
+Family = tuple[str, str, str, frozenset[tuple[str, str]]]
+
+
+def family_of(of: Point | Curve) -> Family:
+    """Return the unit of comparison, as a key: a storage with its choices, at any load."""
+    return of.workload, of.target, of.provenance, _levels_key(choices(of.levels))
 
 
 def _fed_by_family(family: Sequence[Point], options: CurveOptions) -> SlotsFed | None:
@@ -88,21 +90,21 @@ def _fed_by_family(family: Sequence[Point], options: CurveOptions) -> SlotsFed |
     return slots_fed(points, options.efficiency) if points and _computes(points) else None
 
 
-def _text(value: object) -> str:
-    return json.dumps(value, sort_keys=True, default=str)
+def _levels_key(levels: Mapping[str, object]) -> frozenset[tuple[str, str]]:
+    return frozenset((name, level_key(level)) for name, level in levels.items())
 
 
 def _without_collisions(family: Sequence[Point]) -> list[list[Point]]:
     """Return the points as groups in which no two cells have the same load."""
-    cells = {(point.load, _text(point.levels)) for point in family}
+    cells = {(point.load, _levels_key(point.levels)) for point in family}
     if len(cells) == len({load for load, _ in cells}):
         return [list(family)]
-    groups: dict[str, list[Point]] = {}
+    groups: dict[frozenset[tuple[str, str]], list[Point]] = {}
     for point in family:
         rest = {
             name: level for name, level in point.levels.items() if is_load(name) and name != "slots"
         }
-        groups.setdefault(_text(rest), []).append(point)
+        groups.setdefault(_levels_key(rest), []).append(point)
     return list(groups.values())
 
 

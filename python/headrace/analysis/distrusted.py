@@ -14,7 +14,7 @@ from headrace.analysis.metrics import trial_metrics
 from headrace.analysis.naming import Kinds
 from headrace.analysis.points import PointOptions, make_points
 from headrace.analysis.read import Records
-from headrace.analysis.trial_row import TrialRow, trial_rows
+from headrace.analysis.trial_row import TrialRow
 from headrace.study.model import Price
 
 
@@ -75,7 +75,7 @@ def counted(reasons: Iterable[Sequence[tuple[str, str]]]) -> tuple[str, ...]:
 def unanswered(records: Records, kinds: Kinds) -> tuple[Unanswered, ...]:
     """Return every planned workload and target without a valid trial, with the outcome of its
     trials."""
-    rows = trial_rows(records.trials)
+    rows = records.rows
     planned: Counter[tuple[str, str]] = Counter()
     if records.plan is not None:
         planned.update((trial.workload, trial.target) for trial in records.plan.trials)

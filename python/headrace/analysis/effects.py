@@ -20,6 +20,7 @@ from headrace.analysis.cost import cost_estimate, detectable_cost
 from headrace.analysis.curves import is_load
 from headrace.analysis.findings import Estimate, FactorEffect, LevelEffect
 from headrace.analysis.jointly import pair_p_value
+from headrace.analysis.naming import level_key
 from headrace.metrics import less_is_better
 from headrace.special_functions import stdtrit
 
@@ -94,9 +95,7 @@ def _with_levels(trials: pd.DataFrame) -> pd.DataFrame:
     texts: dict[int, dict[str, str]] = {}
     for levels in trials["levels"]:
         if id(levels) not in texts:
-            texts[id(levels)] = {
-                name: json.dumps(levels.get(name), sort_keys=True) for name in factors
-            }
+            texts[id(levels)] = {name: level_key(levels.get(name)) for name in factors}
     columns = {
         f"factor {name}": pd.Series(
             [texts[id(levels)][name] for levels in trials["levels"]], trials.index, object
@@ -212,7 +211,7 @@ def _level_effects(found: MeasuredEffect, confidence: float) -> tuple[LevelEffec
             "; interval of its distance from the mean of all levels, error of "
             f"{contrasts.error_term}"
         )
-    ids = tuple(sample.rows["id"].iloc[contrasts.used])
+    ids = sample.rows["id"].to_numpy()[contrasts.used]
     levels = sample.level[contrasts.used]
     return tuple(
         LevelEffect(
@@ -223,9 +222,7 @@ def _level_effects(found: MeasuredEffect, confidence: float) -> tuple[LevelEffec
                 high=math.exp(contrasts.level + effect + half) if known else None,
                 n=int((levels == number).sum()),
                 method=method,
-                trials=tuple(
-                    trial for trial, own in zip(ids, levels, strict=True) if own == number
-                ),
+                trials=tuple(ids[levels == number]),
             ),
         )
         for number, (name, effect) in enumerate(zip(sample.names, contrasts.effects, strict=True))

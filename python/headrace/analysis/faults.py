@@ -18,7 +18,7 @@ import pandas as pd
 from headrace.analysis.findings import Estimate, FaultEffect
 from headrace.analysis.ratio import ratio_of_means
 from headrace.analysis.read import Records
-from headrace.analysis.trial_row import TrialRow, trial_rows
+from headrace.analysis.trial_row import TrialRow
 from headrace.errors import HeadraceError
 from headrace.records.trial_record import FaultRecord, JsonObject
 
@@ -52,7 +52,9 @@ def fault_effects(
     """
     if not len(records) or "faults" not in records.trials:
         return ()
-    rows = trial_rows(records.trials)
+    if not any(records.trials["faults"]):
+        return ()
+    rows = records.rows
     groups: dict[tuple[str, str, str], list[tuple[TrialRow, FaultRecord]]] = {}
     for row in rows:
         for fault in row["faults"]:

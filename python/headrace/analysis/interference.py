@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.analysis.read import Records
-from headrace.analysis.trial_row import TrialRow, trial_rows
+from headrace.analysis.trial_row import TrialRow
 from headrace.records.interference import Interference
 
 CODE = "foreign-load"
@@ -47,7 +47,7 @@ def disturbances(records: Records) -> tuple[Disturbance, ...]:
     if not len(records):
         return ()
     groups: dict[tuple[str, str], list[TrialRow]] = {}
-    for row in trial_rows(records.trials):
+    for row in records.rows:
         if row["interference"] is not None:
             groups.setdefault((row["target"], row["workload"]), []).append(row)
     return tuple(

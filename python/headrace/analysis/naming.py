@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from headrace.analysis.findings import Curve
@@ -39,12 +40,29 @@ class Kinds:
         return sorted(factors, key=lambda name: known.get(name, len(known)))
 
 
+def level_key(level: object) -> str:
+    """Return a level as text that only equal levels have: JSON with sorted fields."""
+    return _plain_key(level) if type(level) in _PLAIN else _key(level)
+
+
+_PLAIN = (str, int, bool, type(None))
+"""Types of levels whose equal values have equal texts: 0.0 equals -0.0."""
+
+
+def _key(level: object) -> str:
+    return json.dumps(level, sort_keys=True, default=str)
+
+
+# A study of ten thousand trials has a few dozen levels.
+_plain_key = lru_cache(4096, typed=True)(_key)
+
+
 def varied_factors(levels: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the factors that have more than one level, in the order of their first use."""
     seen: dict[str, set[str]] = {}
     for each in levels:
         for name, level in each.items():
-            seen.setdefault(name, set()).add(json.dumps(level, sort_keys=True, default=str))
+            seen.setdefault(name, set()).add(level_key(level))
     return [name for name, found in seen.items() if len(found) > 1]
 
 

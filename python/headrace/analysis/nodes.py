@@ -20,7 +20,7 @@ import numpy as np
 from headrace.analysis.findings import Estimate, NodeLoad, NodesOfCell
 from headrace.analysis.metrics import LEDGER
 from headrace.analysis.read import Records
-from headrace.analysis.trial_row import TrialRow, trial_rows
+from headrace.analysis.trial_row import TrialRow
 from headrace.plan.intervals import interval
 from headrace.records.nodes import NodeEvent, NodeFacts
 from headrace.units import format_seconds
@@ -83,7 +83,7 @@ def nodes_of_cells(records: Records, confidence: float) -> tuple[NodesOfCell, ..
     if not len(records):
         return ()
     cells: dict[tuple[str, str], list[TrialRow]] = defaultdict(list)
-    for row in trial_rows(records.trials):
+    for row in records.rows:
         if row["valid"] and row["nodes"] > 1 and row["jobs"] > 0:
             cells[row["cell"], row["provenance"]].append(row)
     return tuple(_cell(records, rows, confidence) for rows in cells.values())

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from headrace.analysis.curves import family_of
+from headrace.analysis.curves import Family, family_of
 from headrace.analysis.findings import Curve, Point
 from headrace.analysis.log_means import LogMeans, seen_above
 from headrace.metrics import less_is_better
@@ -112,7 +112,7 @@ def _families(group: Sequence[Curve], metric: str) -> list[list[Curve]]:
         at = peak(curve, metric)
         return float("-inf") if at is None else sign * at.metrics[metric].value
 
-    families: dict[str, list[Curve]] = {}
+    families: dict[Family, list[Curve]] = {}
     for curve in sorted(group, key=value, reverse=True):
         families.setdefault(family_of(curve), []).append(curve)
     return list(families.values())

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headrace.analysis.trial_row import TrialRow, trial_rows
 from headrace.errors import HeadraceError
 from headrace.metrics import provenances_of, uncertainties_of, values_of
 from headrace.plan.trial import Plan
@@ -84,6 +86,11 @@ class Records:
         """Names of the records set aside because their trials were run again."""
         folder = self.root / RETRIED
         return tuple(sorted(path.name for path in folder.iterdir())) if folder.is_dir() else ()
+
+    @cached_property
+    def rows(self) -> list[TrialRow]:
+        """The trials one by one, with the columns that findings read by row."""
+        return trial_rows(self.trials)
 
     @cached_property
     def study(self) -> dict[str, Any]:
@@ -242,6 +249,7 @@ class _Shared:
         self.environments: list[JsonObject] = []
         self._numbers: dict[bytes, int] = {}
         self._values: dict[bytes, Any] = {}
+        self._empty: dict[type, Any] = {}
 
     def environment(self, values: JsonObject) -> int:
         """Return the index of this environment."""
@@ -253,6 +261,8 @@ class _Shared:
 
     def value(self, value: Any) -> Any:
         """Return the first equal value seen. It is shared: callers must not change it."""
+        if not value:
+            return None if value is None else self._empty.setdefault(type(value), value)
         return self._values.setdefault(_key(value), value)
 
 
@@ -333,18 +343,22 @@ def _frame(rows: list[dict[str, object]]) -> pd.DataFrame:
     if not rows:
         return pd.DataFrame(columns=["id", "index", "jobs", "levels"])
     rows = sorted(rows, key=lambda row: (row["index"], row["id"]))
-    columns = {name: [row[name] for row in rows] for name in rows[0]}
-    frame = pd.DataFrame(
-        {
-            name: pd.Series(values, dtype=object)
-            if isinstance(values[0], (str, dict, tuple))
-            else values
-            for name, values in columns.items()
-        }
+    names, values = list(rows[0]), zip(*(row.values() for row in rows), strict=True)
+    return pd.DataFrame(
+        {name: _column(name, list(each)) for name, each in zip(names, values, strict=True)}
     )
-    for name in (*_SUMS, *(f"device_{name}" for name in _DEVICE), *_NUMBERS):
-        frame[name] = frame[name].astype("float64")
-    return frame
+
+
+_FLOATS = frozenset((*_SUMS, *(f"device_{name}" for name in _DEVICE), *_NUMBERS))
+"""Columns of numbers that may be missing."""
+
+
+def _column(name: str, values: list[Any]) -> Any:
+    if name in _FLOATS:
+        return np.array(values, dtype=np.float64)
+    if isinstance(values[0], (str, dict, tuple)):
+        return pd.Series(values, dtype=object)
+    return values
 
 
 def _contents(path: str) -> bytes:

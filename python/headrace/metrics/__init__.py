@@ -20,6 +20,7 @@ from headrace.metrics.definition import Scale as Scale
 from headrace.metrics.headline import WANTED
 from headrace.metrics.naming import named
 from headrace.metrics.trial import RecordedTrial
+from headrace.records.energy import Energy
 from headrace.records.trial_record import TrialRecord
 from headrace.study.model import Price
 
@@ -55,7 +56,7 @@ def values_of(record: TrialRecord) -> dict[str, float]:
         return {}
     trial = RecordedTrial(record)
     found: dict[str, float] = {}
-    for name, value_of in _computed():
+    for name, value_of in _computed(record.energy != _NO_ENERGY):
         value = value_of(trial)
         if value is not None and math.isfinite(value):
             found[name] = float(value)
@@ -65,11 +66,17 @@ def values_of(record: TrialRecord) -> dict[str, float]:
     return found
 
 
+_NO_ENERGY = Energy()
+
+
 @cache
-def _computed() -> tuple[tuple[str, Callable[[RecordedTrial], float | None]], ...]:
-    """Return names and functions of the metrics computed from a record (cached: used per trial)."""
+def _computed(energy: bool) -> tuple[tuple[str, Callable[[RecordedTrial], float | None]], ...]:
+    """Return names and functions of the metrics computed from a record (cached: used per trial),
+    with or without those of energy."""
     return tuple(
-        (each.name, each.value) for each in registered().values() if each.value is not None
+        (each.name, each.value)
+        for each in registered().values()
+        if each.value is not None and (energy or not each.of_energy)
     )
 
 
@@ -134,16 +141,19 @@ def _with_provenance() -> tuple[tuple[str, Callable[[TrialRecord], str]], ...]:
 
 def uncertainties_of(record: TrialRecord) -> dict[str, float]:
     """Return the relative standard uncertainty of each metric that has one beyond its scatter."""
-    found = {name: of(record) for name, of in _with_uncertainty()}
+    energy = record.energy != _NO_ENERGY
+    found = {name: of(record) for name, of in _with_uncertainty(energy)}
     return {name: value for name, value in found.items() if value is not None and value > 0}
 
 
 @cache
-def _with_uncertainty() -> tuple[tuple[str, Callable[[TrialRecord], float | None]], ...]:
+def _with_uncertainty(
+    energy: bool,
+) -> tuple[tuple[str, Callable[[TrialRecord], float | None]], ...]:
     return tuple(
         (each.name, each.relative_uncertainty)
         for each in registered().values()
-        if each.relative_uncertainty is not None
+        if each.relative_uncertainty is not None and (energy or not each.of_energy)
     )
 
 

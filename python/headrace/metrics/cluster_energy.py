@@ -36,6 +36,7 @@ CLUSTER_ENERGY_WH_PER_JOB = Metric(
     needs="energy of the whole site, and several nodes",
     provenance=lambda record: record.energy.provenance,
     rank=605,
+    of_energy=True,
 )
 WALL_S_PER_RELATIVE_SLOT = Metric(
     name="wall_s_per_relative_slot",

@@ -38,6 +38,9 @@ class Metric:
     """What a trial must have recorded for this metric."""
     provenance: Callable[[TrialRecord], str] | None = None
     """Provenance of the value, if it differs from the provenance of the trial."""
+    of_energy: bool = False
+    """Whether no trial without energy in its record has a value. Nothing is then computed for it.
+    """
     relative_uncertainty: Callable[[TrialRecord], float | None] | None = None
     """Standard uncertainty over the value, from an error that all repeats share, such as that of a
     meter's calibration: repeats do not make it smaller.

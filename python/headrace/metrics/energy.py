@@ -120,6 +120,7 @@ ENERGY_WH_PER_JOB = Metric(
     provenance=_provenance,
     relative_uncertainty=_site_uncertainty,
     rank=600,
+    of_energy=True,
 )
 ENERGY_J_PER_JOB = Metric(
     name="energy_j_per_job",
@@ -133,6 +134,7 @@ ENERGY_J_PER_JOB = Metric(
     relative_uncertainty=_site_uncertainty,
     rank=610,
     secondary=True,
+    of_energy=True,
 )
 ENERGY_DRIVES_J_PER_JOB = Metric(
     name="energy_drives_j_per_job",
@@ -144,6 +146,7 @@ ENERGY_DRIVES_J_PER_JOB = Metric(
     needs="energy of the drives",
     provenance=_part_provenance("drives"),
     rank=620,
+    of_energy=True,
 )
 ENERGY_J_PER_EVENT = Metric(
     name="energy_j_per_event",
@@ -156,6 +159,7 @@ ENERGY_J_PER_EVENT = Metric(
     provenance=_provenance,
     relative_uncertainty=_site_uncertainty,
     rank=630,
+    of_energy=True,
 )
 ENERGY_METERED_WH_PER_JOB = Metric(
     name="energy_metered_wh_per_job",
@@ -168,6 +172,7 @@ ENERGY_METERED_WH_PER_JOB = Metric(
     provenance=lambda record: "measured",
     relative_uncertainty=_metered_uncertainty,
     rank=640,
+    of_energy=True,
 )
 ENERGY_UNCERTAINTY_WH_PER_JOB = Metric(
     name="energy_uncertainty_wh_per_job",
@@ -179,6 +184,7 @@ ENERGY_UNCERTAINTY_WH_PER_JOB = Metric(
     needs="a power meter",
     provenance=lambda record: "measured",
     rank=645,
+    of_energy=True,
 )
 ENERGY_J_PER_GB = Metric(
     name="energy_j_per_gb",
@@ -191,6 +197,7 @@ ENERGY_J_PER_GB = Metric(
     provenance=_provenance,
     relative_uncertainty=_site_uncertainty,
     rank=655,
+    of_energy=True,
 )
 EVENTS_PER_WH = Metric(
     name="events_per_wh",
@@ -202,6 +209,7 @@ EVENTS_PER_WH = Metric(
     provenance=_provenance,
     relative_uncertainty=_site_uncertainty,
     rank=657,
+    of_energy=True,
 )
 MEAN_POWER_W = Metric(
     name="mean_power_w",
@@ -214,6 +222,7 @@ MEAN_POWER_W = Metric(
     provenance=_provenance,
     relative_uncertainty=_site_uncertainty,
     rank=660,
+    of_energy=True,
 )
 ENERGY_DELAY_J_S_PER_JOB = Metric(
     name="energy_delay_j_s_per_job",
@@ -226,6 +235,7 @@ ENERGY_DELAY_J_S_PER_JOB = Metric(
     provenance=_provenance,
     relative_uncertainty=_site_uncertainty,
     rank=670,
+    of_energy=True,
 )
 ENERGY_FACILITY_WH_PER_JOB = Metric(
     name="energy_facility_wh_per_job",
@@ -237,6 +247,7 @@ ENERGY_FACILITY_WH_PER_JOB = Metric(
     needs="energy of the whole site, and `pue` of [site] or a meter of the facility",
     provenance=_facility_provenance,
     rank=602,
+    of_energy=True,
 )
 CO2_G_PER_JOB = Metric(
     name="co2_g_per_job",
@@ -248,6 +259,7 @@ CO2_G_PER_JOB = Metric(
     needs="energy of the whole site, and `co2` of [site]",
     provenance=_co2_provenance,
     rank=605,
+    of_energy=True,
 )
 ENERGY_NODES_J_PER_JOB = Metric(
     name="energy_nodes_j_per_job",
@@ -259,6 +271,7 @@ ENERGY_NODES_J_PER_JOB = Metric(
     needs="energy of the nodes",
     provenance=_part_provenance("nodes"),
     rank=615,
+    of_energy=True,
 )
 ENERGY_SERVERS_J_PER_JOB = Metric(
     name="energy_servers_j_per_job",
@@ -270,6 +283,7 @@ ENERGY_SERVERS_J_PER_JOB = Metric(
     needs="energy of the servers",
     provenance=_part_provenance("servers"),
     rank=617,
+    of_energy=True,
 )
 ENERGY_SWITCH_J_PER_JOB = Metric(
     name="energy_switch_j_per_job",
@@ -281,6 +295,7 @@ ENERGY_SWITCH_J_PER_JOB = Metric(
     needs="energy of the switches",
     provenance=_part_provenance("switch"),
     rank=622,
+    of_energy=True,
 )
 IDLE_POWER_W = Metric(
     name="idle_power_w",
@@ -292,6 +307,7 @@ IDLE_POWER_W = Metric(
     needs="idle power of the whole site",
     provenance=_provenance,
     rank=661,
+    of_energy=True,
 )
 IDLE_ENERGY_SHARE = Metric(
     name="idle_energy_share",
@@ -303,6 +319,7 @@ IDLE_ENERGY_SHARE = Metric(
     needs="idle power of the whole site",
     provenance=_provenance,
     rank=662,
+    of_energy=True,
 )
 NODE_POWER_W = Metric(
     name="node_power_w",
@@ -314,6 +331,7 @@ NODE_POWER_W = Metric(
     needs="energy of the nodes",
     provenance=_part_provenance("nodes"),
     rank=664,
+    of_energy=True,
 )
 SERVER_POWER_W = Metric(
     name="server_power_w",
@@ -325,6 +343,7 @@ SERVER_POWER_W = Metric(
     needs="energy of the servers",
     provenance=_part_provenance("servers"),
     rank=665,
+    of_energy=True,
 )
 DRIVE_POWER_W = Metric(
     name="drive_power_w",
@@ -336,4 +355,5 @@ DRIVE_POWER_W = Metric(
     needs="energy of the drives",
     provenance=_part_provenance("drives"),
     rank=666,
+    of_energy=True,
 )

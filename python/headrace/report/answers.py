@@ -317,7 +317,8 @@ def by_clients(curve: Curve, curves: Iterable[Curve]) -> Curve:
     """Return a curve with the points of all curves that differ from it only in load, by rising
     load."""
     among = [other for other in curves if other.workload == curve.workload]
-    alike = [other for other in among if family_of(other) == family_of(curve)]
+    family = family_of(curve)
+    alike = [other for other in among if family_of(other) == family]
     if len(alike) == 1:
         return curve
 

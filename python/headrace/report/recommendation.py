@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.analysis.curves import family_of
+from headrace.analysis.curves import Family, family_of
 from headrace.analysis.findings import Curve, Findings, Growth
 from headrace.analysis.ranking import peak
 from headrace.metrics.shown import show
@@ -87,7 +87,7 @@ def _slots(curve: Curve) -> int:
 
 def _of_workload(findings: Findings, curve: Curve) -> list[Curve]:
     """Return one curve of each storage and combination of choices of a workload, best first."""
-    found: dict[str, Curve] = {}
+    found: dict[Family, Curve] = {}
     for each in findings.curves:
         if each.workload == curve.workload and each.points:
             found.setdefault(family_of(each), each)
