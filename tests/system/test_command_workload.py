@@ -17,7 +17,12 @@ import pytest
 from pydantic import ValidationError
 
 from headrace.errors import HeadraceError, MissingError
-from headrace.system.children import ChildFailedError, ChildKilledError, ChildOutOfMemoryError
+from headrace.system.children import (
+    Child,
+    ChildFailedError,
+    ChildKilledError,
+    ChildOutOfMemoryError,
+)
 from headrace.workloads import JobInput, JobOutput
 from headrace.workloads.command import PLACEHOLDERS, Command, CommandOptions
 
@@ -219,9 +224,6 @@ def little_memory() -> Iterator[Path]:
     group.rmdir()
 
 
-# Kills for memory are counted on the whole machine: one would be taken for that of another test's
-# job that is killed at the same time.
-@pytest.mark.machine
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_a_kill_for_memory_is_told_apart(
     tmp_path: Path, little_memory: Path, wrapped: bool
@@ -232,6 +234,31 @@ def test_a_kill_for_memory_is_told_apart(
     with pytest.raises(ChildOutOfMemoryError, match="because memory ran out") as caught:
         run(part, tmp_path)
     assert caught.value.exit == "out-of-memory"
+
+
+def test_a_kill_by_hand_is_told_apart_while_another_group_runs_out_of_memory(
+    tmp_path: Path, little_memory: Path
+) -> None:
+    child = Child(
+        ["sleep", "60"], directory=tmp_path, stdout=tmp_path / "out", stderr=tmp_path / "e"
+    )
+    before = kills_on_machine()
+    hungry = "x = []\nwhile True: x.append(bytearray(1 << 20))"
+    start = 'echo $$ > "$1"; exec "$2" -c "$3"'
+    words = ["sh", "-c", start, "sh", str(little_memory / "cgroup.procs"), PYTHON, hungry]
+    assert subprocess.run(words).returncode == -signal.SIGKILL
+    assert kills_on_machine() > before
+    assert child.running
+    os.kill(child.pid, signal.SIGKILL)
+    end = child.wait()
+    assert (end.exit_code, end.killed_for_memory) == (-signal.SIGKILL, False)
+    with pytest.raises(ChildKilledError, match="SIGKILL"):
+        end.check()
+
+
+def kills_on_machine() -> int:
+    (line,) = re.findall(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(), re.MULTILINE)
+    return int(line)
 
 
 def test_a_kill_by_hand_is_not_one_for_memory(tmp_path: Path) -> None:

@@ -31,17 +31,35 @@ class Hierarchy:
     """The group of this process."""
 
 
-def _own_group(mount: Mount, controller: str) -> Path:
+def group_of(mount: Mount, controller: str, groups: str) -> Path | None:
+    """Return the group in a hierarchy that `/proc/PID/cgroup` names; None if it is not seen below
+    the mount.
+
+    A process that has ended and was not waited for keeps its group in version 2, and is in the
+    topmost one in version 1.
+    """
     wanted = "" if mount.filesystem == "cgroup2" else controller
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
+    for line in groups.splitlines():
         _, names, path = line.split(":", 2)
         if (wanted in names.split(",")) if wanted else not names:
             # In a container the mount may show only a subtree, and the path may start at its root
             # or at ours.
             relative = path.removeprefix(mount.root) if mount.root != "/" else path
             group = mount.directory / relative.lstrip("/")
-            return group if group.is_dir() else mount.directory
-    return mount.directory
+            return group if group.is_dir() else None
+    return None
+
+
+def mount_of(controller: str) -> Mount | None:
+    """Return the mount of a controller's hierarchy; None when there is none."""
+    for mount in read_mounts():
+        if mount.filesystem == "cgroup" and controller in mount.super_options:
+            return mount
+        if mount.filesystem == "cgroup2":
+            with contextlib.suppress(OSError):
+                if controller in (mount.directory / "cgroup.controllers").read_text().split():
+                    return mount
+    return None
 
 
 def hierarchy(controller: str) -> Hierarchy | None:
@@ -49,13 +67,22 @@ def hierarchy(controller: str) -> Hierarchy | None:
 
     Controllers: `memory`, `blkio` in version 1, `io` in version 2.
     """
-    for mount in read_mounts():
-        if mount.filesystem == "cgroup" and controller in mount.super_options:
-            return Hierarchy(1, mount.directory, _own_group(mount, controller))
-        if mount.filesystem == "cgroup2":
-            with contextlib.suppress(OSError):
-                if controller in (mount.directory / "cgroup.controllers").read_text().split():
-                    return Hierarchy(2, mount.directory, _own_group(mount, controller))
+    mount = mount_of(controller)
+    if mount is None:
+        return None
+    own = group_of(mount, controller, Path("/proc/self/cgroup").read_text()) or mount.directory
+    return Hierarchy(2 if mount.filesystem == "cgroup2" else 1, mount.directory, own)
+
+
+def out_of_memory_kills(group: Path, *files: str) -> int | None:
+    """Return the kills for lack of memory that the first of these files counts; None if none
+    does."""
+    for name in files:
+        with contextlib.suppress(OSError):
+            for line in (group / name).read_text().splitlines():
+                key, _, value = line.partition(" ")
+                if key == "oom_kill":
+                    return int(value)
     return None
 
 
@@ -255,13 +282,8 @@ class MemoryLimit:
 
         Those of limits within it count there.
         """
-        for name in ("memory.events.local", "memory.events", "memory.oom_control"):
-            with contextlib.suppress(OSError):
-                for line in (self._members / name).read_text().splitlines():
-                    key, _, value = line.partition(" ")
-                    if key == "oom_kill":
-                        return int(value)
-        return 0
+        files = ("memory.events.local", "memory.events", "memory.oom_control")
+        return out_of_memory_kills(self._members, *files) or 0
 
     def peak_bytes(self) -> int | None:
         """Return the peak memory under the limit, page cache included; None when unknown."""

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import math
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -21,12 +22,16 @@ from pathlib import Path
 
 from headrace.errors import HeadraceError, MissingError
 from headrace.system.accounting import Times, descendants, possible, thread_times
+from headrace.system.memory_kills import MemoryKills
 from headrace.system.taskstats import listening_socket
 from headrace.system.waiting import wait_until
 
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_S = 0.05
 """Polling interval of a process tree, when the kernel does not report ended processes."""
+_FIRST_LOOK_S = 0.02
+_LONGEST_LOOK_S = 1.0
+"""Time between looks at its control groups: half of its age, between these."""
 _TAIL_BYTES = 2000
 
 
@@ -126,7 +131,7 @@ def run(
             argv, directory=directory, stdout=stdout, stderr=stderr, environment=environment
         )
         if told is None:
-            _wait_polling(child.pid, started_ns)
+            _wait_polling(child, started_ns)
         end = child.wait()
     return replace(end, left_running=len(orphans))
 
@@ -158,7 +163,8 @@ class Child:
         if setpriv := shutil.which("setpriv"):
             command = [setpriv, "--pdeathsig", "KILL", "--", *command]
         self._name, self._outputs = argv[0], (stderr, stdout)
-        self._kills_before = _memory_kills()
+        self._kills, self._killed = MemoryKills(), False
+        self._next_look_s = _FIRST_LOOK_S
         same = stdout == stderr
         with stdout.open("wb") as out, Path(os.devnull if same else stderr).open("wb") as err:
             try:
@@ -173,6 +179,7 @@ class Child:
                 )
             except OSError as error:
                 raise HeadraceError(f"{argv[0]} does not start: {error.strerror}") from error
+        self._began_s = time.monotonic()
 
     @property
     def pid(self) -> int:
@@ -182,19 +189,60 @@ class Child:
     @property
     def running(self) -> bool:
         """Whether it has not ended."""
-        return self._process.poll() is None
+        if self._process.returncode is None:
+            self.look()
+            if self._end_seen(os.WNOHANG):
+                self._process.poll()
+        return self._process.returncode is None
 
     def kill(self) -> None:
         """Kill it. Does not wait."""
         self._process.kill()
 
+    def look(self) -> None:
+        """Note its control groups, if they are known only while it runs and a look is due."""
+        if not self._kills.by_looks or self._process.returncode is not None:
+            return
+        age_s = time.monotonic() - self._began_s
+        if age_s >= self._next_look_s:
+            self._kills.look(self.pid)
+            self._next_look_s = age_s + min(_LONGEST_LOOK_S, max(_FIRST_LOOK_S, age_s / 2))
+
     def wait(self) -> ChildEnd:
         """Wait for its end, and return it."""
+        if self._kills.by_looks:
+            self._wait_looking()
+        if self._process.returncode is None:
+            self._end_seen()
         exit_code = self._process.wait()
-        signalled = exit_code in (-signal.SIGKILL, 128 + signal.SIGKILL)
-        killed = signalled and _memory_kills() > self._kills_before
         last_words = next((said for output in self._outputs if (said := _tail(output))), "")
-        return ChildEnd(self._name, exit_code, killed, 0, last_words)
+        return ChildEnd(self._name, exit_code, self._killed, 0, last_words)
+
+    def _wait_looking(self) -> None:
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except OSError:  # it was waited for, or the kernel has no such descriptors
+            return
+        try:
+            ended = select.poll()
+            ended.register(descriptor, select.POLLIN)
+            while not ended.poll(1000 * (self._next_look_s + self._began_s - time.monotonic()) + 1):
+                self.look()
+        finally:
+            os.close(descriptor)
+
+    def _end_seen(self, *options: int) -> bool:
+        """Wait for its end, leave it a zombie, whose group may still be known, and note whether it
+        was killed for memory. Return whether it has ended."""
+        try:
+            found = os.waitid(os.P_PID, self.pid, sum(options, os.WEXITED | os.WNOWAIT))
+        except ChildProcessError:  # someone else waited for it
+            return True
+        if found is not None and not self._killed:
+            by_signal = found.si_code in (os.CLD_KILLED, os.CLD_DUMPED)
+            signalled = found.si_status == (signal.SIGKILL if by_signal else 128 + signal.SIGKILL)
+            self._killed = signalled and self._kills.any_of(self.pid)
+        return found is not None
 
 
 @contextmanager
@@ -216,13 +264,15 @@ def orphans_adopted() -> Generator[set[int]]:
         prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def _wait_polling(root: int, started_ns: int) -> None:
+def _wait_polling(child: Child, started_ns: int) -> None:
     global _polled
+    root = child.pid
     seen: dict[tuple[int, int], Times] = {}
 
     def ended() -> bool:
         # WNOWAIT keeps the ended program a zombie, whose exact times can be read one last time.
         found = os.waitid(os.P_PID, root, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        child.look()
         for pid in (root, *descendants(root)):
             for thread, times in thread_times(pid).items():
                 seen[pid, thread] = times
@@ -251,15 +301,6 @@ def _end_all(pids: set[int]) -> None:
         return not waiting
 
     wait_until(all_reaped, 5, 0.002)
-
-
-def _memory_kills() -> int:
-    """Return the number of processes killed for memory since boot, in any cgroup."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/vmstat").read_text().splitlines():
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
-    return 0
 
 
 def _tail(path: Path) -> str:
