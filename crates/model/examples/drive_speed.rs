@@ -40,6 +40,7 @@ fn measure(spec: &DriveSpec, rw: Rw, iodepth: u32, requests: u64) {
         number_ios: Some(requests),
         seed: 1,
         empty: false,
+        buffered: false,
         scheduler: None,
         raid: None,
     };

@@ -86,6 +86,10 @@ pub struct FioLike {
     /// data.
     #[serde(default)]
     pub empty: bool,
+    /// Writes are those of the page cache when it writes back; otherwise a process waits for each
+    /// (`O_DIRECT`). md and schedulers treat them differently, a drive does not.
+    #[serde(default)]
+    pub buffered: bool,
     /// The kernel's scheduler in front of the drive, with its default tunables; default: requests
     /// go to the drive at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -345,7 +349,11 @@ impl<'a> Jobs<'a> {
             self.left = self.left.map(|left| left - 1);
         }
         self.slots[tag] = Slot { submitted: now, op: request.op };
-        device.submit(now, request);
+        if self.load.buffered {
+            device.submit(now, request);
+        } else {
+            device.submit_direct(now, request);
+        }
     }
 }
 

@@ -173,6 +173,10 @@ impl std::ops::Add for FlashWrites {
 pub trait Device: Medium {
     /// Accept a request at `now`. Every request completes exactly once, possibly with a fault.
     fn submit(&mut self, now: Nanos, request: Request);
+    /// Like `submit`, for a process that waits for each request (`O_DIRECT`).
+    fn submit_direct(&mut self, now: Nanos, request: Request) {
+        self.submit(now, request);
+    }
     /// Append every completion due at or before `now` to `out`, ordered by (time, submission).
     fn wake(&mut self, now: Nanos, out: &mut Vec<Completion>) {
         self.wake_ahead(now, now, out);
@@ -222,6 +226,9 @@ impl<D: Medium + ?Sized> Wrapper for Box<D> {
 impl<D: Device + ?Sized> Device for Box<D> {
     fn submit(&mut self, now: Nanos, request: Request) {
         (**self).submit(now, request);
+    }
+    fn submit_direct(&mut self, now: Nanos, request: Request) {
+        (**self).submit_direct(now, request);
     }
     fn wake_ahead(&mut self, now: Nanos, until: Nanos, out: &mut Vec<Completion>) {
         (**self).wake_ahead(now, until, out);

@@ -260,6 +260,11 @@ impl Device for Storage {
     }
 
     #[inline]
+    fn submit_direct(&mut self, now: Nanos, request: Request) {
+        either!(mut self, device => device.submit_direct(now, request));
+    }
+
+    #[inline]
     fn wake_ahead(&mut self, now: Nanos, until: Nanos, out: &mut Vec<Completion>) {
         either!(mut self, device => device.wake_ahead(now, until, out));
     }

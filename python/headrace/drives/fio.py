@@ -64,6 +64,9 @@ class Load:
     empty: bool = False
     """The region that is read holds no data except what the drive's table specifies, so that an SSD
     reads no flash there. Otherwise it holds data, like a file that fio has written."""
+    buffered: bool = False
+    """Writes are marked as the page cache marks them when it writes back; otherwise a process waits
+    for each (O_DIRECT). md and schedulers treat them differently."""
     scheduler: str | None = None
     """The kernel's scheduler in front of the drive. None: requests go to the drive at once."""
     raid: Table | None = None

@@ -67,6 +67,9 @@ impl Hdd {
     pub(super) fn decide(&mut self, now: Nanos) {
         let destage = !self.cache.is_empty()
             && (self.waiting.is_empty() || (self.destage_next && self.destage_presses()));
+        if !destage && self.may_wait(now) {
+            return;
+        }
         self.destage_next = !destage;
         if destage {
             self.destage(now);
@@ -77,24 +80,8 @@ impl Hdd {
 
     pub(super) fn access(&mut self, now: Nanos) {
         self.note_stream(now);
-        let seen = self.waiting.seen(now, &self.order);
-        let streamed = self.arm.stream.and_then(|stream| {
-            let (start, end) = (stream.along, self.segments.end(stream.segment));
-            // The arm's cylinder is that of the access before the stream.
-            let last = self.geometry.cylinder_at(end.min(self.geometry.along_end));
-            let cylinders = self.arm.cylinder..=last;
-            self.waiting.first_within(seen, start..=end, cylinders)
-        });
-        let index = streamed.unwrap_or_else(|| {
-            let head = Head {
-                phase_turns: self.geometry.angle_turns(now + self.phase_ns),
-                cylinder: self.arm.cylinder_at(now, &self.geometry),
-                turn_ns: self.geometry.turn_ns,
-            };
-            let read = Reach { seek: &self.seek, settle_ns: 0 };
-            let write = Reach { seek: &self.seek_write, settle_ns: self.write_settle_ns };
-            self.waiting.choose(seen, &head, read, write)
-        });
+        let index = self.next_access(now);
+        self.choice_due = None;
         if self.waiting.len() + self.blocked.len() == self.depth {
             self.room_since = now;
         }
@@ -104,6 +91,28 @@ impl Hdd {
         } else {
             self.read(now, place, &access);
         }
+    }
+
+    /// Return which waiting command the arm serves next if it starts at `now`. There must be one.
+    pub(super) fn next_access(&mut self, now: Nanos) -> usize {
+        let seen = self.waiting.seen(now, &self.order);
+        let streamed = self.arm.stream.and_then(|stream| {
+            let (start, end) = (stream.along, self.segments.end(stream.segment));
+            // The arm's cylinder is that of the access before the stream.
+            let last = self.geometry.cylinder_at(end.min(self.geometry.along_end));
+            let cylinders = self.arm.cylinder..=last;
+            self.waiting.first_within(seen, start..=end, cylinders)
+        });
+        streamed.unwrap_or_else(|| {
+            let head = Head {
+                phase_turns: self.geometry.angle_turns(now + self.phase_ns),
+                cylinder: self.arm.cylinder_at(now, &self.geometry),
+                turn_ns: self.geometry.turn_ns,
+            };
+            let read = Reach { seek: &self.seek, settle_ns: 0 };
+            let write = Reach { seek: &self.seek_write, settle_ns: self.write_settle_ns };
+            self.waiting.choose(seen, &head, read, write)
+        })
     }
 
     /// Complete a read whose data crosses the link while the medium is read.

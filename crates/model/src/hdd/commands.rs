@@ -94,6 +94,7 @@ impl Hdd {
         let link_done = now + over_link;
         let access = Access { tag: request.tag, seq, write: false, link_done, over_link };
         self.waiting.push(&self.geometry, place, now, false, access);
+        self.choice_due = None;
     }
 
     /// Return whether the write cache takes a write, when it has space.
@@ -114,6 +115,7 @@ impl Hdd {
             let over_link = here.saturating_sub(started);
             let access = Access { tag: request.tag, seq, write: true, link_done: here, over_link };
             self.waiting.push(&self.geometry, place, now, true, access);
+            self.choice_due = None;
             return;
         }
         let arriving = Arriving { ready: here, seq, request, after_write: false, prepared: true };

@@ -10,6 +10,7 @@ pub mod buffer;
 mod commands;
 pub mod energy;
 pub mod geometry;
+mod late;
 mod overheads;
 #[cfg(test)]
 mod plain;
@@ -120,6 +121,10 @@ pub struct Hdd {
     last_sector_ns: Nanos,
     depth: usize,
     order: Order,
+    /// How long before the latest start of a seek the drive chooses; `None`: when the arm is free.
+    commit_ns: Option<Nanos>,
+    /// When the choice is due, if nothing arrives meanwhile; `None`: not worked out yet.
+    choice_due: Option<Nanos>,
     destage_idle_ns: Nanos,
     read_ahead_min_bytes: u64,
     keep_written: bool,
@@ -187,6 +192,8 @@ impl Hdd {
                 window: spec.queue.window.unwrap_or(u32::MAX) as usize,
                 age_limit_ns: ns(spec.queue.age_limit_ms),
             },
+            commit_ns: spec.queue.commit_ms.map(ns),
+            choice_due: None,
             destage_idle_ns: ns(spec.buffer.destage_idle_ms),
             read_ahead_min_bytes: spec.buffer.read_ahead_min_bytes,
             keep_written: spec.buffer.keep_written,
@@ -271,7 +278,7 @@ impl Hdd {
     fn next_decision(&self) -> Moment {
         let free = self.arm.free_at.max(self.clock);
         if !self.waiting.is_empty() {
-            Moment::at(free)
+            Moment::at(free.max(self.choice_due.unwrap_or(0)))
         } else if self.cache.is_empty() {
             Moment::NEVER
         } else if self.destage_presses() {

@@ -189,6 +189,10 @@ pub struct QueueSpec {
     /// limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u32>,
+    /// The drive chooses its next command as late as that is still reached in the same revolution,
+    /// less this time; commands that arrive meanwhile take part. Default: when the arm is free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit_ms: Option<f64>,
     /// A command older than this is served next. Cached writes have no such limit unless a flush
     /// waits for them.
     #[serde(default = "age_limit")]
@@ -346,6 +350,7 @@ impl Default for QueueSpec {
         QueueSpec {
             depth: thirty_two(),
             reordering: reordering(),
+            commit_ms: None,
             window: None,
             age_limit_ms: age_limit(),
         }
@@ -412,6 +417,9 @@ impl HddSpec {
         within("link_bytes_per_s", self.link_bytes_per_s, 1e5, 1e12)?;
         within_int("queue.depth", u64::from(self.queue.depth), 1, 1024)?;
         within("queue.reordering", self.queue.reordering, 0.0, 1.0)?;
+        if let Some(commit_ms) = self.queue.commit_ms {
+            within("queue.commit_ms", commit_ms, 0.05, 100.0)?;
+        }
         if let Some(window) = self.queue.window {
             within_int("queue.window", u64::from(window), 1, 1024)?;
         }

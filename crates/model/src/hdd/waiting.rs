@@ -113,6 +113,12 @@ impl<T: Copy> Waiting<T> {
         self.order[..seen].iter().position(begins)
     }
 
+    /// Return the place of an item by its place in the order of age, and whether it is a write.
+    pub fn at(&self, index: usize) -> (Place, bool) {
+        let item = &self.items[usize::from(self.order[index])];
+        (item.place, item.write)
+    }
+
     /// Return the slots, oldest first.
     #[inline]
     pub fn slots(&self) -> impl Iterator<Item = u16> + '_ {

@@ -142,7 +142,8 @@ impl<D: Queue> Controller<D> {
         let tag = self.next;
         self.next += 1;
         self.below.insert(tag, purpose);
-        self.raid.submit(self.clock, Request { tag, ..request });
+        // md's rule that delays what must be read first is not a controller's.
+        self.raid.submit_direct(self.clock, Request { tag, ..request });
     }
 
     /// Send a request of the host to the drives.

@@ -490,6 +490,10 @@ impl<D: Queue> Device for Raid<D> {
         );
     }
 
+    fn submit_direct(&mut self, now: Nanos, request: Request) {
+        self.submit_io(now, SubmittedIo { request, process: RAID_THREAD, sync: true });
+    }
+
     fn wake_ahead(&mut self, now: Nanos, _until: Nanos, out: &mut Vec<Completion>) {
         self.advance(now);
         self.done.drain(now, out);

@@ -1,5 +1,6 @@
 //! Writes with parity (`drivers/md/raid5.c`). A stripe that is written completely, or whose old data
-//! is in memory, is started at once. Any other waits until no stripe is being read
+//! is in memory, is started at once. So is one with a synchronous write (`O_DIRECT`, `fsync`), which
+//! `make_request` marks `STRIPE_PREREAD_ACTIVE`. Any other waits until no stripe is being read
 //! (`preread_active_stripes < IO_THRESHOLD`), and meanwhile gathers further writes.
 
 use super::layout::{Columns, Level, Piece};
@@ -23,6 +24,7 @@ impl<D: Queue> Raid<D> {
             let waiting = &mut self.stripes.waiting[index];
             layout.for_each_chunk(at, sectors as u32, |_, i, within, n| waiting.add(i, within, n));
             waiting.parents.push(parent);
+            waiting.sync |= self.parents[parent].sync;
             self.parents[parent].jobs += 1;
             let waiting = std::mem::take(&mut self.stripes.waiting[index]);
             let ready = self.list(&waiting);
@@ -37,7 +39,7 @@ impl<D: Queue> Raid<D> {
     }
 
     /// Start the waiting stripes that may start: all if no stripe is being read, otherwise those
-    /// that need no reads.
+    /// that need no reads, and those with synchronous writes.
     pub(super) fn start_waiting(&mut self) {
         if self.stripes.plugged {
             return;
@@ -48,7 +50,7 @@ impl<D: Queue> Raid<D> {
             if !self.stripes.has_room(waiting.columns().sectors()) {
                 return;
             }
-            if may_read || waiting.ready {
+            if may_read || waiting.ready || waiting.sync {
                 self.start_stripe(index);
             } else {
                 index += 1;

@@ -22,6 +22,8 @@ pub(super) struct Waiting {
     pub(super) parents: Vec<Id<Parent>>,
     /// It needs no reads.
     pub(super) ready: bool,
+    /// A process waits for one of its writes.
+    pub(super) sync: bool,
 }
 
 impl Waiting {
@@ -101,7 +103,8 @@ impl Stripes {
             }
         }
         let mut new = self.unused.pop().unwrap_or_default();
-        (new.stripe, new.op, new.fua, new.ready) = (stripe, Some(op), fua, false);
+        (new.stripe, new.op, new.fua) = (stripe, Some(op), fua);
+        (new.ready, new.sync) = (false, false);
         new.written.clear();
         new.parents.clear();
         self.waiting.push(new);

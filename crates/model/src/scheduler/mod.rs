@@ -283,6 +283,10 @@ impl<D: Queue> Device for BlockQueue<D> {
         );
     }
 
+    fn submit_direct(&mut self, now: Nanos, request: Request) {
+        BlockQueue::submit_io(self, now, SubmittedIo { request, process: 0, sync: true });
+    }
+
     fn wake_ahead(&mut self, now: Nanos, _until: Nanos, out: &mut Vec<Completion>) {
         self.advance(now);
         out.append(&mut self.finished);

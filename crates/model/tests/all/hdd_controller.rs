@@ -243,3 +243,39 @@ fn a_write_over_data_read_ahead_leaves_the_order_of_waiting_reads_to_their_dista
         assert_eq!(order, [0, 3, 2], "write at {write_at}");
     }
 }
+
+/// Return the reads per second of a disk whose queue chooses freely, relative to one read at a time.
+fn gain(queue: &str, depth: u32) -> f64 {
+    let spec = disk(&format!(r#"{FAST}, "queue": {{"depth": 32, "reordering": 1.0{queue}}}"#));
+    let iops = |iodepth| run(&spec, &load(Rw::RandRead, 4096, iodepth, 200.0)).unwrap().read.iops;
+    iops(depth) / iops(1)
+}
+
+#[test]
+fn a_disk_that_chooses_late_gains_from_the_second_command_on() {
+    // When the arm is free, one of two commands in flight waits: there is no choice.
+    assert!(gain("", 2) < 1.03);
+    // One that commits itself shortly before the latest start has the choice of two; when it must
+    // commit itself a revolution before, it has none.
+    let shortly = gain(r#", "commit_ms": 0.1"#, 2);
+    let (half, turn) = (gain(r#", "commit_ms": 4.0"#, 2), gain(r#", "commit_ms": 8.4"#, 2));
+    assert!(
+        shortly > 1.1 && half > 1.02 && half < shortly && turn < 1.03,
+        "{shortly} {half} {turn}"
+    );
+    // The choice of two of two is that of two of three without.
+    close(shortly, gain("", 3), 0.03);
+}
+
+#[test]
+fn a_command_alone_is_reached_as_early_when_the_arm_waits() {
+    let requests: Vec<(Op, u64, u32)> = (0..200u64)
+        .map(|n| (if n % 3 == 0 { Op::Write } else { Op::Read }, n * 7919 * 8 % 190_000, 8))
+        .collect();
+    let through = r#""buffer": {"write_cache_bytes": 0, "read_ahead_bytes": 0}"#;
+    let plain = responses(&disk(&format!("{FAST}, {through}")), &requests);
+    let late = disk(&format!(r#"{FAST}, {through}, "queue": {{"commit_ms": 0.05}}"#));
+    for (late, plain) in responses(&late, &requests).iter().zip(plain) {
+        close(*late, plain, 1e-6);
+    }
+}

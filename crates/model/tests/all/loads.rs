@@ -19,6 +19,7 @@ pub fn load(rw: Rw, bs_bytes: u64, iodepth: u32, runtime_s: f64) -> FioLike {
         number_ios: None,
         seed: 7,
         empty: false,
+        buffered: false,
         scheduler: None,
         raid: None,
     }

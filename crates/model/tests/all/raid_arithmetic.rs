@@ -113,3 +113,26 @@ fn data_in_the_stripe_cache_is_not_read_again() {
     let counts = issued(&[&[first], &far, &[first]]);
     assert_eq!(counts[2], 4);
 }
+
+#[test]
+fn writes_that_a_process_waits_for_read_their_stripes_at_once() {
+    // Four I/Os per write: many writes in flight do a quarter of what eight disks do. Those that
+    // are written back wait for the stripes that are being read (`preread_active_stripes`).
+    let rate = |buffered, depth| {
+        let spec =
+            StorageSpec { drives: vec![disk(0)], raid: Some(raid_spec(5, 8)), faults: Vec::new() };
+        let writes = FioLike { buffered, ..load(Rw::RandWrite, 4096, depth, 100.0) };
+        run_device(&mut Storage::build_queued(&spec, 1, None).unwrap(), &writes).unwrap().iops()
+    };
+    let one = rate_of_one(64);
+    close(rate(false, 256), 8.0 / 4.0 * one, 0.15);
+    assert!(rate(false, 8) > 1.15 * rate(true, 8));
+    close(rate(false, 1), rate(true, 1), 0.001);
+}
+
+/// Return the random writes per second of one disk without a cache, with so many in flight.
+fn rate_of_one(depth: u32) -> f64 {
+    let spec = StorageSpec { drives: vec![disk(0)], raid: None, faults: Vec::new() };
+    let writes = load(Rw::RandWrite, 4096, depth, 100.0);
+    run_device(&mut Storage::build(&spec, 1).unwrap(), &writes).unwrap().iops()
+}

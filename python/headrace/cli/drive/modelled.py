@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args
 import typer
 
 from headrace.cli._console import err, out
-from headrace.cli.drive.options import Chunk, Drive, Drives, Json, Raid, array_of, given
+from headrace.cli.drive.options import (
+    Chunk,
+    Controller,
+    Drive,
+    Drives,
+    Json,
+    NoBattery,
+    Raid,
+    array_of,
+    given,
+)
 from headrace.errors import FileProblem, StudyError
 from headrace.units import format_bytes, format_bytes_per_s
 
 if TYPE_CHECKING:
     from headrace.catalog import CatalogEntry
+    from headrace.drives.running import DriveRun
 
 app = typer.Typer()
 
@@ -124,6 +135,10 @@ def run(
         bool,
         typer.Option("--empty", help="what is read holds no data but what the drive's table says"),
     ] = False,
+    buffered: Annotated[
+        bool,
+        typer.Option("--buffered", help="writes as the page cache writes back, not O_DIRECT"),
+    ] = False,
     scheduler: Annotated[
         str | None,
         typer.Option(help="of the kernel, before the drive: mq-deadline, bfq …"),
@@ -131,6 +146,8 @@ def run(
     raid: Raid = None,
     drives: Drives = 1,
     chunk: Chunk = "64k",
+    controller: Controller = None,
+    no_battery: NoBattery = False,
     as_json: Json = False,
 ) -> None:
     """Run a drive, or a RAID of such drives, under a load in virtual time, with fio's words and
@@ -139,7 +156,6 @@ def run(
     from headrace.catalog import entry
     from headrace.drives import Load, parse_fio_bytes, parse_fio_seconds, run_drive
     from headrace.drives.fio import RW
-    from headrace.report.text_table import TextTable
     from headrace.targets.exports import Scheduler
 
     if rw not in RW:
@@ -166,14 +182,21 @@ def run(
         number_ios=number_ios,
         seed=randseed,
         empty=empty,
+        buffered=buffered,
         scheduler=scheduler,
-        raid=array_of(raid, drives, chunk),
+        raid=array_of(raid, drives, chunk, controller, battery=not no_battery),
     )
     result = run_drive(found.table, load, found.file)
     if as_json:
         typer.echo(json.dumps({"drive": found.name, "provenance": "simulated", **result}, indent=1))
         return
-    table = TextTable("", title=f"{found.name} (simulated)")
+    _show_run(found.name, result)
+
+
+def _show_run(name: str, result: DriveRun) -> None:
+    from headrace.report.text_table import TextTable
+
+    table = TextTable("", title=f"{name} (simulated)")
     for heading in ("IOPS", "rate", "latency mean", "p50", "p99", "p99.9", "max"):
         table.add_column(heading, justify="right")
     for direction, part in (("read", result["read"]), ("write", result["write"])):

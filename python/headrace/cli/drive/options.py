@@ -19,19 +19,48 @@ Raid = Annotated[
 ]
 Drives = Annotated[int, typer.Option(min=1, help="drives of the RAID")]
 Chunk = Annotated[str, typer.Option(help="chunk of the RAID")]
+Controller = Annotated[
+    str | None,
+    typer.Option(help="a RAID controller of the catalog, or a TOML file, in place of Linux md"),
+]
+NoBattery = Annotated[
+    bool, typer.Option("--no-battery", help="the controller's cache writes through")
+]
 
 
-def array_of(level: int | None, drives: int, chunk: str) -> Table | None:
+def array_of(
+    level: int | None,
+    drives: int,
+    chunk: str,
+    controller: str | None = None,
+    *,
+    battery: bool = True,
+) -> Table | None:
     """Return the RAID of the options; None without one. Raises StudyError."""
+    from headrace.catalog import entry
     from headrace.drives import parse_fio_bytes
 
     if level is None:
         if drives != 1:
-            problem = ("--drives", str(drives), "several drives need --raid", "--raid LEVEL")
-            raise StudyError([FileProblem(Path("command line"), 0, *problem)])
+            raise _needs("--drives", str(drives), "several drives need --raid", "--raid LEVEL")
+        if controller is not None:
+            raise _needs("--controller", controller, "a controller needs --raid", "--raid LEVEL")
+    if controller is None and not battery:
+        raise _needs("--no-battery", "", "only a controller has one", "--controller NAME")
+    if level is None:
         return None
-    chunk_bytes = given("--chunk", chunk, parse_fio_bytes)
-    return {"level": level, "drives": drives, "chunk_bytes": chunk_bytes}
+    array: Table = {
+        "level": level,
+        "drives": drives,
+        "chunk_bytes": given("--chunk", chunk, parse_fio_bytes),
+    }
+    if controller is not None:
+        array["controller"] = entry("controllers", controller).table.part() | {"battery": battery}
+    return array
+
+
+def _needs(option: str, value: str, problem: str, allowed: str) -> StudyError:
+    return StudyError([FileProblem(Path("command line"), 0, option, value, problem, allowed)])
 
 
 def given(option: str, text: str, parse: Any) -> Any:
