@@ -93,11 +93,11 @@ ROWS = {
     ),
     "emulated floor beside jobs": Row(
         "emulated device, floor, beside 3 computing jobs", "51 us", "15 us",
-        "the bare loop device, 10 us", "us",
+        "two wake-ups of other CPUs", "us",
     ),
     "emulated SSD beside jobs": Row(
-        "emulated SSD, reads per second beside a computing job per CPU",
-        "-24 to -46 %", "10 %, or not trusted", "-", "%",
+        "emulated SSD, mean response over the model's, beside a computing job per CPU",
+        "-", "10 %, or not trusted", "-", "%",
     ),
     "reproduce": Row(
         "`headrace reproduce`, all four studies, wall time", "48 to 65 s", "25 s",

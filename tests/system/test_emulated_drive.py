@@ -3,6 +3,7 @@ it, its queue and its timing are the drive's; and it goes away without a trace."
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
@@ -166,6 +167,38 @@ def test_idle_cpus_look_out_for_work_while_a_drive_is_attached(attach: Attach) -
     assert int(LOOK_OUT.read_text()) == max(before, LOOK_OUT_NS)
     device.detach()
     assert int(LOOK_OUT.read_text()) == before
+
+
+@pytest.fixture
+def raised_workers() -> Callable[[], set[int]]:
+    """Returns the kernel's workers that have the emulator's priority for them."""
+
+    def found() -> set[int]:
+        workers: set[int] = set()
+        for comm in Path("/proc").glob("[0-9]*/comm"):
+            with contextlib.suppress(OSError):
+                pid = int(comm.parent.name)
+                if comm.read_text().startswith("kworker/") and os.sched_getscheduler(pid) == 1:
+                    workers.add(pid)
+        return workers
+
+    return found
+
+
+def test_the_kernels_worker_comes_before_other_programs(
+    attach: Attach, raised_workers: Callable[[], set[int]]
+) -> None:
+    before = raised_workers()
+    device = attach(SSD)
+    fio(device, rw="randread", bs="4k", number_ios=300)
+    report = device.report()
+    assert report.worker_raised
+    assert raised_workers() - before or before
+    # Each request's way to the emulator was seen, and takes time.
+    assert report.submission_ns is not None
+    assert 0 < report.submission_ns.p50 <= report.submission_ns.p99
+    device.detach()
+    assert raised_workers() <= before
 
 
 @pytest.mark.parametrize("filesystem", ["ext4", "xfs", "btrfs"])

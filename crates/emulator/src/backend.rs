@@ -22,6 +22,8 @@ pub enum Asked<'a> {
 /// A received request.
 pub struct Arrival<'a> {
     pub ticket: Ticket,
+    /// The thread that submitted it; 0 if unknown.
+    pub submitter: i32,
     pub asked: Asked<'a>,
 }
 

@@ -14,6 +14,8 @@ use crate::clock::{monotonic_ns, Alarm};
 use crate::engine::Engine;
 use crate::fuse::TRANSFER_BYTES;
 use crate::pacer::{Floor, Service, Way, QUICK_NS, SLOW_NS};
+use crate::process::{self, TIMER_PRIORITY};
+use crate::workers::WORKER_PRIORITY;
 
 const SMALL: usize = 4096;
 /// Limits of the service time at which the floor is measured, which is the drive's service time at
@@ -28,6 +30,8 @@ const SMALL_TIMES: usize = 50;
 const SLOW_TIMES: usize = 15;
 const LARGE_TIMES: usize = 11;
 const ROUNDS: usize = 2;
+/// Other programs that want the CPUs are no part of the floor.
+const MEASURING_PRIORITY: i32 = WORKER_PRIORITY - 1;
 
 /// Measured floor, nanoseconds: medians of the quietest round, because load from other work is not
 /// part of the floor.
@@ -72,6 +76,9 @@ struct Device {
     file: File,
     buffer: *mut u8,
 }
+
+// SAFETY: the mapping belongs to this value; one thread at a time fills it.
+unsafe impl Sync for Device {}
 
 impl Device {
     fn open(path: &Path) -> io::Result<Self> {
@@ -195,14 +202,14 @@ pub fn measure(
     slow: bool,
 ) -> io::Result<Measured> {
     let pace = pace.unwrap_or(QUICK_NS).clamp(PACES_NS.0, PACES_NS.1);
-    let wake_ns = wake_lateness_at_priority()?;
+    let wake_ns = at_priority(TIMER_PRIORITY, wake_lateness)?;
     engine.set_lead(wake_ns);
     let device = Device::open(path)?;
     let drive = engine.with_pacer(|pacer, _| {
         pacer.set_floor(Floor::default());
         pacer.replace(Service::Fixed(pace))
     });
-    let measured = find(engine, &device, pace, slow, wake_ns);
+    let measured = at_priority(MEASURING_PRIORITY, || find(engine, &device, pace, slow, wake_ns));
     engine.with_pacer(|pacer, _| {
         pacer.replace(drive);
         if let Ok(found) = measured {
@@ -213,13 +220,16 @@ pub fn measure(
     measured
 }
 
-/// Return the wake-up delay of a thread with the timer's priority.
-fn wake_lateness_at_priority() -> io::Result<Nanos> {
+/// Call `work` on a thread of its own with real-time priority.
+fn at_priority<R: Send>(
+    priority: i32,
+    work: impl FnOnce() -> io::Result<R> + Send,
+) -> io::Result<R> {
     std::thread::scope(|scope| {
         scope
             .spawn(|| {
-                crate::process::prepare_thread(10)?;
-                wake_lateness()
+                process::prepare_thread(priority)?;
+                work()
             })
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("the measuring thread panicked")))

@@ -15,6 +15,7 @@ use serde_json::{json, Value};
 use crate::calibration::{self, Measured};
 use crate::config::Config;
 use crate::engine::Engine;
+use crate::issues::IssueEvent;
 
 #[derive(Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
@@ -23,6 +24,11 @@ enum Ask {
     Calibrate {
         device: PathBuf,
         pace_ns: Option<u64>,
+    },
+    /// Learn when the kernel issues requests.
+    WatchIssues {
+        #[serde(flatten)]
+        event: IssueEvent,
     },
     Report,
     Reset,
@@ -95,6 +101,10 @@ impl Control {
                 *self.floor.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
                 Ok(json!(found))
             }
+            Ask::WatchIssues { event } => engine
+                .watch_issues(&event)
+                .map(|()| Value::Null)
+                .map_err(|error| format!("the kernel's requests cannot be watched: {error}")),
             Ask::Report => {
                 let mut report = json!(engine.snapshot());
                 report["floor_ns"] =

@@ -2,7 +2,7 @@
 //! them when they are due.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use headrace_model::request::FlashWrites;
 use headrace_model::stream::Stream;
@@ -10,15 +10,18 @@ use headrace_model::{Medium, Nanos, Op, Status};
 
 use crate::backend::{Answer, Arrival, Asked, Backend, Port, Ticket};
 use crate::clock::{monotonic_ns, Alarm};
+use crate::issues::{IssueEvent, Issues};
 use crate::lateness::{Bound, KernelWake, Lateness, Meter, WakeMeter};
-use crate::pacer::{errno, Due, Pacer, Service};
+use crate::pacer::{errno, Due, Pacer, Service, Times};
+use crate::process;
 use crate::softirq::Softirq;
 use crate::store::{Full, Store};
 use crate::volatile::Volatile;
+use crate::workers::{Raised, Workers, WORKER_PRIORITY};
 
 /// The timer runs at least this often, so that the guard sees that it is alive.
 const ROUND_NS: Nanos = 500_000_000;
-/// Interval at which the wake-up delay of an ordinary thread is measured.
+/// Interval at which the wake-up delay of a thread like the kernel's worker is measured.
 const WAKE_EVERY_NS: Nanos = 5_000_000;
 /// Limits of the old data kept for unflushed writes; beyond them the model is queried for writes
 /// that have become safe.
@@ -81,6 +84,7 @@ struct State {
     pending: Vec<Pending>,
     free: Vec<u64>,
     meter: Meter,
+    submissions: WakeMeter,
     counts: Counts,
     /// Times of pending power losses.
     power: Vec<Nanos>,
@@ -116,6 +120,10 @@ pub struct Snapshot {
     pub counts: Counts,
     pub lateness_ns: Lateness,
     pub kernel_wake_ns: KernelWake,
+    /// Time from the issue of a request to its arrival; `None` if no time of issue is known.
+    pub submission_ns: Option<KernelWake>,
+    /// Whether the kernel's worker has real-time priority.
+    pub worker_raised: bool,
     pub service_ns_mean: f64,
     pub elapsed_s: f64,
     pub busy_s: f64,
@@ -138,6 +146,8 @@ pub struct Engine {
     /// off the CPUs by jobs, and they with it.
     state: Mutex<State>,
     wakes: Mutex<WakeMeter>,
+    workers: Workers,
+    issues: OnceLock<Mutex<Issues>>,
     alarm: Alarm,
     softirq: Softirq,
     /// The time of the timer's next work; changed while holding the lock of `state`.
@@ -177,6 +187,7 @@ impl Engine {
         rotational: bool,
         takes_discards: bool,
         seed: u64,
+        raised: &'static Raised,
     ) -> std::io::Result<Self> {
         let alarm = Alarm::new()?;
         let volatile_writes = matches!(service, Service::Drive(_));
@@ -191,6 +202,7 @@ impl Engine {
                 pending: Vec::with_capacity(512),
                 free: Vec::with_capacity(512),
                 meter: Meter::new(Bound::of(rotational)),
+                submissions: WakeMeter::default(),
                 counts: Counts::default(),
                 power: Vec::new(),
                 lost_bytes: 0,
@@ -201,6 +213,8 @@ impl Engine {
                 asleep: false,
             }),
             wakes: Mutex::default(),
+            workers: Workers::new(raised),
+            issues: OnceLock::new(),
             alarm,
             softirq: Softirq::new()?,
             armed: AtomicU64::new(0),
@@ -218,6 +232,19 @@ impl Engine {
 
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Learn from now on when the kernel issued each request.
+    pub fn watch_issues(&self, event: &IssueEvent) -> std::io::Result<()> {
+        let issues = Issues::open(event)?;
+        self.issues.get_or_init(|| Mutex::new(issues));
+        Ok(())
+    }
+
+    /// Return the model time at which the request at `offset` was issued.
+    fn issued(&self, offset: u64) -> Option<Nanos> {
+        let issued = lock(self.issues.get()?).take(offset)?;
+        Some(issued.saturating_sub(self.zero))
     }
 
     /// Set the initial lead of the timer, which then adapts by itself.
@@ -263,6 +290,7 @@ impl Engine {
         let mut batch: Batch = Vec::with_capacity(256);
         while let Some(arrival) = port.next()? {
             self.take(&arrival, &mut batch);
+            self.workers.submitted_by(arrival.submitter);
         }
         Ok(())
     }
@@ -284,6 +312,9 @@ impl Engine {
             self.backend.answer(arrival.ticket, Answer::Failed(libc::EIO));
             return;
         }
+        // Flushes have no sector.
+        let issued = if op == Op::Flush { None } else { self.issued(offset) };
+        let arrived = self.now();
         let mut write = None;
         match arrival.asked {
             Asked::Write { offset, data } => match self.keep(offset, data) {
@@ -305,7 +336,10 @@ impl Engine {
         let tag = state.admit(Pending { ticket: arrival.ticket, op, offset, length, write });
         state.counts.note(op, length);
         let now = self.now();
-        state.pacer.submit(now, tag, op, offset, length);
+        state.pacer.submit(Times { arrived: now, issued }, tag, op, offset, length);
+        if let Some(issued) = issued {
+            state.submissions.note(arrived.saturating_sub(issued));
+        }
         state.pacer.collect(now);
         self.pop(&mut state, now, batch);
         if let Some(next) = state.pacer.next() {
@@ -435,10 +469,15 @@ impl Engine {
         }
     }
 
-    /// Run a thread of ordinary priority that measures how late such threads wake.
+    /// Run a thread that measures how late threads wake that have the priority of the kernel's
+    /// worker.
     pub fn watch_wakes(&self) {
         let Ok(alarm) = Alarm::new() else { return };
+        let mut raised = false;
         loop {
+            if !raised && self.workers.any() {
+                raised = process::prepare_thread(WORKER_PRIORITY).is_ok();
+            }
             let until = monotonic_ns() + WAKE_EVERY_NS;
             alarm.set(until);
             alarm.wait();
@@ -489,6 +528,7 @@ impl Engine {
         let now = self.now();
         state.counts = Counts::default();
         state.meter.reset();
+        state.submissions.reset();
         state.since = now;
         state.busy_before = state.pacer.busy_ns(now);
         state.flash_before = flash_writes(&mut state.pacer);
@@ -511,6 +551,8 @@ impl Engine {
             counts: state.counts,
             lateness_ns: state.meter.lateness(),
             kernel_wake_ns,
+            submission_ns: self.issues.get().map(|_| state.submissions.kernel_wake()),
+            worker_raised: self.workers.any() && !self.workers.refused(),
             service_ns_mean: state.meter.service_ns_mean(),
             elapsed_s: (now - since) as f64 * 1e-9,
             busy_s: state.pacer.busy_ns(now).saturating_sub(busy_before) as f64 * 1e-9,

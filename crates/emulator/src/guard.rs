@@ -6,20 +6,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::process::fork;
+use crate::workers::Raised;
 
 const TICK: Duration = Duration::from_millis(500);
 /// Ticks without a heartbeat after which the daemon is killed. The guard counts its own ticks, so
 /// the count also stops while the whole machine is suspended.
 const PATIENCE: u32 = 12;
 
+/// What the daemon shares with its guard. All zeroes at the start.
+struct Shared {
+    beats: AtomicU64,
+    raised: Raised,
+}
+
 /// The daemon's heartbeat counter, in memory shared with the guard.
 pub struct Pulse {
-    beats: &'static AtomicU64,
+    shared: &'static Shared,
 }
 
 impl Pulse {
     pub fn beat(&self) {
-        self.beats.fetch_add(1, Ordering::Relaxed);
+        self.shared.beats.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Return the workers that the guard gives their priority back.
+    pub fn raised(&self) -> &'static Raised {
+        &self.shared.raised
     }
 }
 
@@ -27,10 +39,10 @@ impl Pulse {
 /// with it.
 pub fn start() -> io::Result<Pulse> {
     // SAFETY: a new shared mapping, zeroed by the kernel, never unmapped.
-    let beats = unsafe {
+    let shared = unsafe {
         let page = libc::mmap(
             std::ptr::null_mut(),
-            4096,
+            size_of::<Shared>(),
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_SHARED | libc::MAP_ANONYMOUS,
             -1,
@@ -39,14 +51,18 @@ pub fn start() -> io::Result<Pulse> {
         if page == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        &*page.cast::<AtomicU64>()
+        &*page.cast::<Shared>()
     };
     // SAFETY: no arguments.
     let daemon = unsafe { libc::getpid() };
-    fork(|| watch(beats, daemon))?;
-    Ok(Pulse { beats })
+    fork(|| {
+        watch(&shared.beats, daemon);
+        shared.raised.lower();
+    })?;
+    Ok(Pulse { shared })
 }
 
+/// Return when the daemon has ended, or was killed for its silence.
 fn watch(beats: &AtomicU64, daemon: libc::pid_t) {
     // Close standard streams: readers of the daemon's output must see its end.
     for descriptor in 0..3 {

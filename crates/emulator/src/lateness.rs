@@ -36,9 +36,9 @@ pub struct Lateness {
     pub max: u64,
 }
 
-/// Wake-up delay of a thread of ordinary priority, such as the loop driver's worker that passes
-/// requests to the emulator. The delay it causes is not included in `Lateness`, because the request
-/// has not arrived yet.
+/// Delay of threads that pass requests to the emulator: the wake-up delay of a thread with the
+/// priority of the loop driver's worker, or the time from issue to arrival. Where the times of issue
+/// are known, what the model cannot catch up of it is part of `Lateness`.
 #[derive(Clone, Debug, Serialize)]
 pub struct KernelWake {
     pub mean: f64,
@@ -63,7 +63,7 @@ fn at(histogram: &Histogram<u64>, quantile: f64) -> u64 {
     }
 }
 
-/// Records wake-up delays of a thread of ordinary priority.
+/// Records delays of threads that pass requests to the emulator.
 pub struct WakeMeter {
     late: Histogram<u64>,
 }

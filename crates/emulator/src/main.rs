@@ -13,14 +13,13 @@ use headrace_emulator::engine::Engine;
 use headrace_emulator::fuse::{Fuse, FusePort};
 use headrace_emulator::guard::Pulse;
 use headrace_emulator::pacer::Service;
+use headrace_emulator::process::{READER_PRIORITY, TIMER_PRIORITY};
 use headrace_emulator::store::Store;
 use headrace_emulator::{guard, process};
 use headrace_model::spec::StorageSpec;
 use headrace_model::storage::Storage;
 
 const PORTS: usize = 1;
-const READER_PRIORITY: i32 = 9;
-const TIMER_PRIORITY: i32 = 10;
 
 fn main() -> ExitCode {
     let Some(path) = std::env::args_os().nth(1) else {
@@ -44,6 +43,7 @@ fn say(words: &str) {
 fn run(path: &Path) -> Result<(), String> {
     let config = Config::read(path)?;
     let pulse = guard::start().map_err(|error| format!("the guard does not start: {error}"))?;
+    let raised = pulse.raised();
     abort_on_panic();
     let service = service(&config)?;
     let store = Store::new(config.size_bytes, config.data_limit_bytes).map_err(|error| {
@@ -60,23 +60,23 @@ fn run(path: &Path) -> Result<(), String> {
     .map_err(|error| format!("the FUSE file system cannot be mounted: {error}"))?;
     let ports = fuse.ports();
     let discards = config.storage.as_ref().is_none_or(StorageSpec::takes_discards);
-    let engine = Engine::new(fuse, store, service, config.rotational(), discards, config.seed)
-        .map_err(|error| format!("no timer: {error}"))?;
+    let engine =
+        Engine::new(fuse, store, service, config.rotational(), discards, config.seed, raised)
+            .map_err(|error| format!("no timer: {error}"))?;
     let engine = Arc::new(engine);
     let control_path = config.control.clone();
     Arc::new(Control::new(Arc::clone(&engine), config, lacking))
         .listen(&control_path)
         .map_err(|error| format!("{}: {error}", control_path.display()))?;
     start_timer(&engine, pulse);
-    let readers = ports.into_iter().map(|port| start_reader(&engine, port)).collect::<Vec<_>>();
+    let readers: Vec<_> = ports.into_iter().map(|port| start_reader(&engine, port)).collect();
     say("ready");
-    for reader in readers {
-        match reader.join() {
-            Ok(result) => result.map_err(|error| format!("/dev/fuse: {error}"))?,
-            Err(_) => return Err("a reader panicked".into()),
-        }
-    }
-    Ok(())
+    let served = readers.into_iter().try_for_each(|reader| match reader.join() {
+        Ok(result) => result.map_err(|error| format!("/dev/fuse: {error}")),
+        Err(_) => Err("a reader panicked".into()),
+    });
+    raised.lower();
+    served
 }
 
 /// End the process if a thread panics. The thread would leave requests unanswered; when the process

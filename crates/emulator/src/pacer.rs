@@ -51,8 +51,24 @@ impl Way {
     }
 }
 
+/// When the kernel handed a request over, and when it arrived.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Times {
+    pub arrived: Nanos,
+    /// When the block layer issued it to the driver; the model then starts it at that time, as a
+    /// drive would. `None` if unknown: it starts on arrival.
+    pub issued: Option<Nanos>,
+}
+
+impl From<Nanos> for Times {
+    fn from(arrived: Nanos) -> Self {
+        Times { arrived, issued: None }
+    }
+}
+
 /// Latency between the application and the model, subtracted from every completion time. The data
-/// of a write arrives with the request.
+/// of a write arrives with the request. Where the times of issue are known, the floor was measured
+/// with them: it lacks the submission path then, and depends on the service time alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Floor {
     pub read: Way,
@@ -63,15 +79,17 @@ pub struct Floor {
 
 impl Floor {
     /// Return the floor of a request with service time `service` that arrived after a sleep of
-    /// `slept`.
+    /// `slept`; `None` if the time of its issue is known.
     #[inline]
-    pub fn of(&self, op: Op, bytes: u64, slept: Nanos, service: Nanos) -> Nanos {
+    pub fn of(&self, op: Op, bytes: u64, slept: Option<Nanos>, service: Nanos) -> Nanos {
         let (way, per_byte) = match op {
             Op::Read => (&self.read, self.read_ns_per_byte),
             Op::Write => (&self.write, self.write_ns_per_byte),
             _ => (&self.read, 0.0),
         };
-        (way.after(slept) + way.after(service)) / 2 + (bytes as f64 * per_byte) as Nanos
+        let completion = way.after(service);
+        let both = slept.map_or(completion, |slept| (way.after(slept) + completion) / 2);
+        both + (bytes as f64 * per_byte) as Nanos
     }
 
     /// Return the smallest floor of any request.
@@ -140,7 +158,9 @@ struct Flight {
     op: Op,
     bytes: u64,
     submitted: Nanos,
-    slept: Nanos,
+    slept: Option<Nanos>,
+    /// How long after its issue the model starts it: the model's time had passed.
+    behind: Nanos,
     /// Model requests that have not completed.
     parts: u32,
     status: Status,
@@ -224,11 +244,13 @@ impl Pacer {
         self.busy + self.busy_since.map_or(0, |since| now.saturating_sub(since))
     }
 
-    /// Submit a request at `now`. `tag` identifies it to the caller.
-    pub fn submit(&mut self, now: Nanos, tag: u64, op: Op, offset: u64, bytes: u64) {
-        let submitted = self.model_time(now);
+    /// Submit a request that arrived now. `tag` identifies it to the caller.
+    pub fn submit(&mut self, times: impl Into<Times>, tag: u64, op: Op, offset: u64, bytes: u64) {
+        let Times { arrived: now, issued } = times.into();
+        let issued = issued.map(|issued| issued.min(now));
+        let submitted = self.model_time(issued.unwrap_or(now));
         self.busy_since.get_or_insert(now);
-        let slept = self.sleep.before(now);
+        let slept = issued.is_none().then(|| self.sleep.before(now));
         self.sleep.note(now);
         let flight = Flight {
             tag,
@@ -236,6 +258,7 @@ impl Pacer {
             bytes,
             submitted,
             slept,
+            behind: issued.map_or(0, |issued| submitted - issued),
             parts: 1,
             status: Status::Done,
             end: submitted,
@@ -288,7 +311,8 @@ impl Pacer {
         let flight = &mut self.flights[index];
         flight.end = end;
         let service = end.saturating_sub(flight.submitted);
-        let at = end.saturating_sub(self.floor.of(flight.op, flight.bytes, flight.slept, service));
+        let floor = self.floor.of(flight.op, flight.bytes, flight.slept, service);
+        let at = end.saturating_sub(floor + flight.behind);
         self.sequence += 1;
         self.due.push(Reverse(Waiting { at, sequence: self.sequence, flight: index }));
     }

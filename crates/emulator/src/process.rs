@@ -7,6 +7,9 @@ use std::io;
 /// From linux/prctl.h: memory allocations of this process must not wait for I/O.
 const PR_SET_IO_FLUSHER: libc::c_int = 57;
 
+pub const READER_PRIORITY: i32 = 9;
+pub const TIMER_PRIORITY: i32 = 10;
+
 fn check(status: libc::c_int) -> io::Result<()> {
     if status == 0 {
         Ok(())

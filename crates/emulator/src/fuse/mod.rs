@@ -300,7 +300,7 @@ impl Port for FusePort {
                     continue;
                 }
             };
-            return Ok(Some(Arrival { ticket, asked }));
+            return Ok(Some(Arrival { ticket, submitter: head.pid as i32, asked }));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The pacer: what it says is due is what the simulator says, however late it is asked.
 
-use headrace_emulator::pacer::{Floor, Pacer, Service, Way, QUICK_NS};
+use headrace_emulator::pacer::{Floor, Pacer, Service, Times, Way, QUICK_NS};
 use headrace_model::spec::StorageSpec;
 use headrace_model::storage::Storage;
 use headrace_model::stream::Stream;
@@ -141,12 +141,64 @@ proptest! {
             }
             let (at, due) = answered.unwrap();
             prop_assert_eq!(due.end, out[0].time);
-            let floor_ns = floor.of(op, sectors * SECTOR_BYTES, slept, due.end - due.submitted);
+            let floor_ns = floor.of(op, sectors * SECTOR_BYTES, Some(slept), due.end - due.submitted);
             prop_assert_eq!(due.at, due.end.saturating_sub(floor_ns));
             prop_assert_eq!(at, due.at.max(now));
             events.extend([now, at]);
             // Some come at once, some after a while.
             now = due.end.max(at) + if tag % 5 == 0 { chance.below(8_000_000) } else { 0 };
         }
+    }
+
+    /// Where the time of issue is known, a request that reaches the emulator late ends when it would
+    /// have ended anyway; what cannot be caught up is left to see in `at`.
+    #[test]
+    fn a_request_that_arrives_late_ends_in_time(seed in any::<u64>(), late_us in 0..5_000u64, ssd in any::<bool>()) {
+        let text = if ssd { SSD } else { DISK };
+        // One at a time: each ends before the next one is issued.
+        let given: Vec<_> = requests(seed, 60, 1_000_000)
+            .into_iter().enumerate().filter(|(_, (_, op, ..))| *op != Op::Flush)
+            .map(|(number, (_, op, sector, sectors))| (number as u64 * 500_000_000, op, sector, sectors))
+            .collect();
+        let wanted = simulated(storage(text, false, 1), &given);
+        let mut chance = Stream::new(seed, "delays");
+        let mut pacer = Pacer::new(Service::Drive(Box::new(storage(text, false, 1))));
+        for (tag, (&(issued, op, sector, sectors), end)) in given.iter().zip(wanted).enumerate() {
+            let arrived = issued + chance.below(late_us * 1000 + 1);
+            let times = Times { arrived, issued: Some(issued) };
+            pacer.submit(times, tag as u64, op, sector * SECTOR_BYTES, sectors * SECTOR_BYTES);
+            let mut now = arrived;
+            let due = loop {
+                pacer.collect(now);
+                if let Some(due) = pacer.pop(now) {
+                    break due;
+                }
+                now = pacer.next().unwrap().max(now);
+            };
+            prop_assert_eq!((due.end, due.at, now), (end, end, end.max(arrived)));
+        }
+    }
+
+    /// A request whose issue lies before the model's time starts then, and its reply leaves that much
+    /// earlier: the application sees the drive's time.
+    #[test]
+    fn what_the_model_is_behind_is_subtracted(behind in 0..1_000_000u64) {
+        let mut pacer = Pacer::new(Service::Fixed(2_000_000));
+        let mut model = Pacer::new(Service::Drive(Box::new(storage(SSD, false, 1))));
+        let times = Times { arrived: 5_000_000, issued: Some(5_000_000 - behind) };
+        pacer.submit(times, 0, Op::Read, 0, 4096);
+        prop_assert_eq!(pacer.next(), Some(7_000_000 - behind));
+        // The first request has moved the model's time to 5 ms.
+        model.submit(5_000_000, 0, Op::Write, 0, 4096);
+        model.submit(times, 1, Op::Write, 1 << 20, 4096);
+        let mut dues = Vec::new();
+        let mut now = 5_000_000;
+        while dues.len() < 2 {
+            model.collect(now);
+            dues.extend(std::iter::from_fn(|| model.pop(now)));
+            now = model.next().map_or(now, |next| next.max(now));
+        }
+        let second = dues.iter().find(|due| due.tag == 1).unwrap();
+        prop_assert_eq!((second.submitted, second.at), (5_000_000, second.end - behind));
     }
 }

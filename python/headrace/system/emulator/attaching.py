@@ -17,6 +17,7 @@ from headrace.system import loops, mounts, processes
 from headrace.system.emulator.control import ask
 from headrace.system.emulator.device import EmulatedDevice
 from headrace.system.emulator.idle_cpus import keep_awake
+from headrace.system.emulator.issues import watch_issues
 from headrace.system.emulator.limits import data_limit, fastest_ns, memory_bytes, refusal
 from headrace.system.emulator.queue_shape import QueueShape, apply_shape, queue_shape
 from headrace.system.identity import start_ticks
@@ -117,6 +118,7 @@ def attach(
         name = _connect(journal, mount, label, entries)
         entries.extend(apply_shape(journal, name, shape))
         entries.extend(keep_awake(journal))
+        watch_issues(control, Path("/dev") / name)
         return EmulatedDevice(
             device=Path("/dev") / name,
             name=name,

@@ -58,11 +58,7 @@ class CompletionDelay:
 
 @dataclass(frozen=True)
 class KernelWake:
-    """Wake-up delay of threads of ordinary priority on this machine, in nanoseconds.
-
-    The loop driver's worker, which passes requests to the emulator, is such a thread: it waits for
-    the jobs when they keep every CPU busy (see `yield_to_kernel`).
-    """
+    """Delay of threads that pass requests to the emulator, in nanoseconds."""
 
     mean: float
     p50: int
@@ -87,6 +83,17 @@ class Report:
     """Writes that failed because the data limit in memory was reached."""
     lateness_ns: CompletionDelay
     kernel_wake_ns: KernelWake
+    """Wake-up delay of a thread with the priority of the loop driver's worker."""
+    submission_ns: KernelWake | None
+    """From the kernel's issue of a request to its arrival; None when this cannot be observed.
+
+    What the model cannot catch up of it is part of the completion delay.
+    """
+    worker_raised: bool
+    """Whether the loop driver's worker has real-time priority.
+
+    Otherwise it waits for jobs that keep every CPU busy (see `yield_to_kernel`).
+    """
     service_ns_mean: float
     """Mean time of a request in the drive, including queueing."""
     elapsed_s: float
@@ -143,6 +150,8 @@ class Report:
                 f"(p99 {self.lateness_ns.p99 / 1e3:.0f} us of {self.service_ns_mean / 1e3:.0f} us "
                 "mean service)"
             )
+        if self.submission_ns is not None:
+            return None
         allowed = max(_ALWAYS_ALLOWED_NS, (0.04 if self.rotational else 0.2) * self.service_ns_mean)
         if self.requests and self.kernel_wake_ns.mean > allowed:
             return (
@@ -163,6 +172,9 @@ class Report:
         fields: dict[str, Any] = {
             **said,
             "kernel_wake_ns": KernelWake(**said["kernel_wake_ns"]),
+            "submission_ns": None
+            if said["submission_ns"] is None
+            else KernelWake(**said["submission_ns"]),
             "lateness_ns": CompletionDelay(**said["lateness_ns"]),
             "floor_ns": None
             if floor is None
