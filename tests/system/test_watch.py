@@ -186,6 +186,28 @@ def test_random_reads_of_a_disk(
 
 
 @needs_root
+@pytest.mark.xdist_group("watch")
+@pytest.mark.parametrize("engine", ["libaio", "io_uring"])
+def test_requests_that_are_waited_for_in_other_calls(
+    disk: emulator.EmulatedDevice, engine: str
+) -> None:
+    """A thread that has made requests waits for them in a call that names no file."""
+    options = "--rw=randread --bs=64k --direct=1 --iodepth=4 --time_based --runtime=600 --thread"
+    fio = ["fio", "--name=read", f"--filename={disk.device}", f"--ioengine={engine}"]
+    with subprocess.Popen([*fio, *options.split(), "--output=/dev/null"]) as process:
+        try:
+            with Watcher(PidFinder([str(process.pid)]), samples_per_s=400, seed=1) as watcher:
+                (job,) = watcher.watch(1.0).jobs
+                while not job.ended and job.total.samples < 1500:
+                    (job,) = watcher.watch(1.0).jobs
+        finally:
+            process.terminate()
+    ledger = job.total.ledger
+    assert ledger.wait_block_s > 0.5 * ledger.wall_s, ledger
+    assert ledger.longest_wait == disk.name
+
+
+@needs_root
 @pytest.mark.machine
 def test_pages_that_memory_was_too_short_for(
     ssd: emulator.EmulatedDevice, tmp_path: Path, journal: Journal

@@ -97,6 +97,21 @@ def test_a_thread_that_waits_for_its_client_librarys_reader_waits_for_the_connec
             "no storage would make",
         ),
         (
+            replace(seen(TimeShare("cpu", "", 9.9)), cpu_s=31.2, cores=4),
+            "cpu",
+            "on 3.15 of 4 cores. Change: no storage would make it faster; faster code, or more",
+        ),
+        (
+            seen(TimeShare("cpu", "", 6.0), TimeShare("wait-cpu", "", 4.0)),
+            "cpu",
+            "faster code or CPUs would; fewer jobs at once, by 40 % at most",
+        ),
+        (
+            replace(seen(TimeShare("block", "", 10.0)), major_faults=3),
+            "block",
+            "storage, in waits that its calls do not show, 3 page faults among them",
+        ),
+        (
             seen(TimeShare("wait-cpu", "", 6.0), TimeShare("cpu", "", 4.0)),
             "wait-cpu",
             "60 %, at most",

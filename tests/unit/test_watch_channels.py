@@ -36,6 +36,8 @@ from headrace.verdict.doing import doing
         ("anon_pipe_read", "pipe", ""),
         ("futex_wait_queue", "lock", ""),
         ("ep_poll", "poll", ""),
+        ("read_events", "requests", ""),
+        ("io_cqring_wait", "requests", ""),
         ("do_wait", "unknown", ""),
         ("0", "unknown", ""),
     ],

@@ -21,6 +21,7 @@ ChannelKind = Literal[
     "lock",
     "poll",
     "child",
+    "requests",
     "unknown",
 ]
 
@@ -59,6 +60,8 @@ _TABLE: tuple[tuple[WaitChannel, str], ...] = (
         WaitChannel("child"),
         "^(kernel_clone|_?do_fork)",
     ),  # vfork: until the child executes a program
+    # For requests of libaio and io_uring, in state S.
+    (WaitChannel("requests"), "^(read_events|do_io_getevents|io_cqring_)"),
     (WaitChannel("poll"), "^(ep_poll|do_epoll|poll_schedule|do_select|do_sys_poll|do_poll)"),
 )
 _PATTERNS = tuple((channel, re.compile(words.encode())) for channel, words in _TABLE)

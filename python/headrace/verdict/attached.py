@@ -41,7 +41,7 @@ def observation_from(job: JobSample, sampler: TreeSampler) -> Observation:
     ledger = job.total.ledger
     connections = tuple(sorted(sampler.connections))
     samples = dict(sampler.samples)
-    # The ledger has waits in reads of a connection already; what is left are polls.
+    # The ledger has these already, but for polls whose descriptors it could not read.
     read_s = sum(s for wait, s in ledger.waits_s.items() if _kind(wait) == "connection")
     of_reads = round(sum(samples.values()) * read_s / ledger.wall_s) if ledger.wall_s else 0
     samples["connection"] = max(0, samples.get("connection", 0) - of_reads)
@@ -58,6 +58,7 @@ def observation_from(job: JobSample, sampler: TreeSampler) -> Observation:
         shares=tuple(sorted((s for s in shares if s.seconds > 0), key=lambda s: -s.seconds)),
         connections=connections,
         cores=len(os.sched_getaffinity(0)),
+        cpu_s=job.total.cpu_s,
         swapped_in=sampler.swapped_in,
         sources="+".join([*job.sources, "samples"]),
         samples=sum(sampler.samples.values()),
@@ -71,4 +72,4 @@ def _kind(wait: StorageWait) -> ShareKind:
         return "memory"
     if wait.kind == "block":
         return "block"
-    return "network" if wait.place.startswith("/") else "connection"
+    return "network" if wait.place.startswith("/") or not wait.place else "connection"

@@ -20,7 +20,7 @@ Doing = Literal[
 ]
 _OF_CHANNEL: dict[ChannelKind, Doing] = {
     "network": "network", "fuse": "fuse", "sleep": "sleep", "connection": "connection",
-    "pipe": "pipe", "lock": "lock", "child": "other",
+    "pipe": "pipe", "lock": "lock", "child": "other", "requests": "block",
 }  # fmt: skip
 _PLACES = Places()
 """Remembers the peers of sockets: the kernel takes milliseconds to list its connections."""
@@ -88,7 +88,6 @@ def connections(pids: Iterable[int]) -> list[str]:
                 with contextlib.suppress(OSError):
                     link = os.readlink(f"/proc/{pid}/fd/{entry}")  # noqa: PTH115
                     wait = _PLACES.of_descriptor(pid, int(entry)) if "socket:" in link else None
-                    # A socket that listens has no port at the other end.
-                    if wait is not None and not wait.place.endswith(":0"):
+                    if wait is not None:
                         found.add(wait.place)
     return sorted(found)

@@ -110,6 +110,8 @@ class Observation:
     connection_use: ConnectionUse | None = None
     """None without lasting connections."""
     cores: int = 0
+    cpu_s: float = 0.0
+    """CPU time of all its threads, which may be more than the wall time; 0 if not known."""
     major_faults: int = 0
     faults: PageFaults | None = None
     """None without data files that are mapped, and for a program that has not been recorded."""

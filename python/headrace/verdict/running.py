@@ -57,6 +57,7 @@ def observation_of(recording: Recording) -> Observation:
         wall_s=counts.wall_s,
         shares=shares_of(counts, accesses),
         accesses=accesses,
+        cpu_s=counts.cpu_s,
         sources="profile",
         lacks=("sleep, connections and page faults of maps are in “other”",),
     )
@@ -104,6 +105,7 @@ def _observation(command: Sequence[str], run: ObservedRun, watch: ProgramWatch) 
         connections=tuple(counts.connections),
         connection_use=watch.connection_use,
         cores=len(os.sched_getaffinity(0)),
+        cpu_s=counts.cpu_s,
         major_faults=ended.usage.ru_majflt,
         swapped_in=watch.swapped_in,
         device_bytes=device_bytes,

@@ -20,6 +20,10 @@ _TIED = "\u00a0"
 _RANDOM = 0.5
 """From this share of jumps on, reads are called random."""
 _SEQUENTIAL = 0.1
+_ONE_CORE = 1.1
+"""A program that uses more has threads or processes that compute at the same time."""
+_TELLING = 0.05
+"""A smaller part of the time is no reason to change anything."""
 
 
 @dataclass(frozen=True)
@@ -132,11 +136,10 @@ def _limit_words(seen: Observation, limit: ProgramLimit) -> str:
         reads = access_words(limit.access) if limit.access is not None else ""
         if seen.faults is not None and faults_limit(seen, limit):
             reads = fault_words(seen.faults)
-        name = short(limit.where) or ("page faults" if seen.major_faults else "storage")
+        name = short(limit.where) or _unseen_words(seen)
         return f"{name}{': ' if reads else ''}{reads}"
     words = {
-        "cpu": "the CPU: it computes, on "
-        f"{seen.seconds('cpu') / seen.wall_s:.2f} of {seen.cores or '?'} cores",
+        "cpu": f"the CPU: it computes, on {_cores_used(seen):.2f} of {seen.cores or '?'} cores",
         "wait-cpu": f"too few CPUs: for {share} of its time it could run and had none",
         "memory": "memory: what it had read was dropped, and is read again"
         + (", from swap" if seen.swapped_in else ""),
@@ -146,6 +149,16 @@ def _limit_words(seen: Observation, limit: ProgramLimit) -> str:
         "lock": "itself: its threads wait for one another",
     }
     return words.get(limit.kind, "not known: it neither ran nor waited for storage")
+
+
+def _cores_used(seen: Observation) -> float:
+    return max(seen.cpu_s, seen.seconds("cpu")) / seen.wall_s
+
+
+def _unseen_words(seen: Observation) -> str:
+    """Return what is known of waits for storage that no recorded call shows."""
+    faults = f", {seen.major_faults} page faults among them" if seen.major_faults else ""
+    return f"storage, in waits that its calls do not show{faults}"
 
 
 def _connection_words(seen: Observation) -> str:
@@ -200,7 +213,7 @@ def _change_words(seen: Observation, limit: ProgramLimit) -> str:
     if limit.kind in STORAGE:
         return f"storage that answers at once would save {percent(on_storage)}, at most"
     words = {
-        "cpu": f"{saves}; its code, or more cores, would",
+        "cpu": f"{saves}; {_cpu_words(seen)}",
         "wait-cpu": "fewer jobs at once on these cores would save "
         f"{percent(limit.fraction)}, at most",
         "memory": f"more memory, or fewer jobs at once; {saves}",
@@ -211,6 +224,16 @@ def _change_words(seen: Observation, limit: ProgramLimit) -> str:
         "lock": f"{saves}; threads that share less",
     }
     return words.get(limit.kind, saves)
+
+
+def _cpu_words(seen: Observation) -> str:
+    """Return what would help a program that computes. More cores help one that uses several."""
+    means = (
+        "faster code, or more cores," if _cores_used(seen) > _ONE_CORE else "faster code or CPUs"
+    )
+    waited = seen.fraction("wait-cpu")
+    fewer = f"; fewer jobs at once, by {percent(waited)} at most" if waited >= _TELLING else ""
+    return f"{means} would{fewer}"
 
 
 def _advice_words(advice: Advice) -> str:

@@ -82,6 +82,7 @@ def _used(used: Used) -> dict[str, object]:
             {"kind": wait.kind, "place": wait.place, "s": seconds}
             for wait, seconds in sorted(ledger.waits_s.items(), key=lambda each: -each[1])
         ],
+        "idle": ledger.idle_s,
         "efficiency": used.cpu_s / ledger.wall_s if ledger.wall_s else None,
         "samples": used.samples,
         "bytes_requested": moved.read + moved.written,

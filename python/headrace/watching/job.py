@@ -214,6 +214,7 @@ class JobMeter:
         waits = self._estimate.waits(spent, memory_ns, lived_ns, self.states)
         last.spent.run_ns, last.spent.wait_cpu_ns = spent.run_ns, spent.wait_cpu_ns
         last.spent.waits_ns, last.spent.variance_ns2 = waits.sampled, waits.variance_ns2
+        last.spent.yielding_ns = waits.yielding
         last.counted_ns = waits.counted
         last.samples = sum(self.states.values()) + self.running_samples
 

@@ -2,16 +2,18 @@
 
     wall = on CPU + waiting for a CPU + block I/O + network storage + memory + other
 
-Counts are summed over threads. Threads that sleep for another reason (idle, locks, pipes) add
-nothing: only what is missing to the wall time is `other`. What threads count together beyond the
-wall time is cut off proportionally, as in the ledger of studies (`probes/ledger.py`).
+Counts are summed over threads. What threads count together beyond the wall time is cut off
+proportionally, as in the ledger of studies (`probes/ledger.py`). What is missing to the wall time
+is `other`. Threads that wait for one of several things (a poll of connections), sleep, or wait for
+another thread or program, do so all the time in many programs while others work: they only tell
+what this rest is.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,9 +26,11 @@ class StorageWait(NamedTuple):
     """What a thread waits for."""
 
     kind: str
-    """`block`, `network` or `memory`."""
+    """`block`, `network` or `memory`; or one that yields to all others: `poll` (of connections),
+    `idle` or `pipe`."""
     place: str
-    """Device of `block`, mount or server of `network`; empty when unknown."""
+    """Device of `block`, mount or server of `network`; empty when unknown. Server of `poll`; of
+    `idle` a word for people."""
 
 
 class State(NamedTuple):
@@ -39,6 +43,9 @@ class State(NamedTuple):
 
 
 UNKNOWN_STORAGE = StorageWait("block", "")
+YIELDING = ("poll", "idle", "pipe")
+"""Kinds that explain only what is left of the wall time, the first before the next. A process at a
+pipe waits for another one, which may be of the same job."""
 
 
 def summed(
@@ -72,6 +79,8 @@ class Spent(msgspec.Struct):
     waits_ns: dict[StorageWait, float] = msgspec.field(default_factory=dict[StorageWait, float])
     variance_ns2: float = 0.0
     """Variance of the sum of `waits_ns` that comes from sampling."""
+    yielding_ns: dict[StorageWait, float] = msgspec.field(default_factory=dict[StorageWait, float])
+    """Of the kinds in `YIELDING`."""
 
     def plus(self, other: Spent) -> Spent:
         """Return the sum with another interval; both stay as they are."""
@@ -81,6 +90,7 @@ class Spent(msgspec.Struct):
             self.wait_cpu_ns + other.wait_cpu_ns,
             summed(self.waits_ns, other.waits_ns),
             self.variance_ns2 + other.variance_ns2,
+            summed(self.yielding_ns, other.yielding_ns),
         )
 
     def add(self, other: Spent) -> None:
@@ -90,6 +100,8 @@ class Spent(msgspec.Struct):
         self.wait_cpu_ns += other.wait_cpu_ns
         for wait, amount in other.waits_ns.items():
             self.waits_ns[wait] = self.waits_ns.get(wait, 0.0) + amount
+        for wait, amount in other.yielding_ns.items():
+            self.yielding_ns[wait] = self.yielding_ns.get(wait, 0.0) + amount
         self.variance_ns2 += other.variance_ns2
 
     def remove(self, other: Spent) -> None:
@@ -98,6 +110,7 @@ class Spent(msgspec.Struct):
         self.run_ns -= other.run_ns
         self.wait_cpu_ns -= other.wait_cpu_ns
         take_away(self.waits_ns, other.waits_ns)
+        take_away(self.yielding_ns, other.yielding_ns)
         self.variance_ns2 = max(0.0, self.variance_ns2 - other.variance_ns2)
 
     @property
@@ -105,19 +118,44 @@ class Spent(msgspec.Struct):
         """The same as of `ledger`, cheaper: jobs are sorted by it."""
         waited = self.wait_cpu_ns + sum(self.waits_ns.values())
         counted = self.run_ns + waited
-        return waited * min(1.0, self.wall_ns / counted) / 1e9 if counted else 0.0
+        lost_ns = waited * min(1.0, self.wall_ns / counted) if counted else 0.0
+        if self.yielding_ns and counted < self.wall_ns:
+            polled = sum(ns for wait, ns in self.yielding_ns.items() if wait.kind == "poll")
+            lost_ns += min(polled, self.wall_ns - counted)
+        return lost_ns / 1e9
 
     def ledger(self) -> JobLedger:
         """Return the ledger, whose parts add up to the wall time."""
         counted = self.run_ns + self.wait_cpu_ns + sum(self.waits_ns.values())
         scale = min(1.0, self.wall_ns / counted) / 1e9 if counted else 0.0
+        waits_s = {wait: amount * scale for wait, amount in self.waits_ns.items() if amount > 0}
+        idle_s: dict[str, float] = {}
+        if self.yielding_ns:
+            for wait, seconds in self._explained_s(self.wall_ns - counted):
+                if wait.kind == "poll":
+                    server = StorageWait("network", wait.place)
+                    waits_s[server] = waits_s.get(server, 0.0) + seconds
+                else:
+                    idle_s[wait.place] = seconds
         return JobLedger(
             wall_s=self.wall_ns / 1e9,
             on_cpu_s=self.run_ns * scale,
             wait_cpu_s=self.wait_cpu_ns * scale,
-            waits_s={wait: amount * scale for wait, amount in self.waits_ns.items() if amount > 0},
-            uncertainty_s=math.sqrt(self.variance_ns2) * scale,
+            waits_s=waits_s,
+            uncertainty_s=math.sqrt(self.variance_ns2) * (scale or 1e-9),
+            idle_s=idle_s,
         )
+
+    def _explained_s(self, rest_ns: float) -> Iterator[tuple[StorageWait, float]]:
+        """Yield how much of the rest of the wall time each of the yielding kinds explains."""
+        for kind in YIELDING:
+            mine = {wait: ns for wait, ns in self.yielding_ns.items() if wait.kind == kind}
+            total = sum(mine.values())
+            if not mine or rest_ns <= 0:
+                continue
+            scale = min(1.0, rest_ns / total) / 1e9
+            yield from ((wait, ns * scale) for wait, ns in mine.items())
+            rest_ns -= min(total, rest_ns)
 
 
 @dataclass(frozen=True)
@@ -130,6 +168,8 @@ class JobLedger:
     waits_s: Mapping[StorageWait, float]
     uncertainty_s: float
     """Standard uncertainty of the sum of `waits_s`, as far as it comes from sampling."""
+    idle_s: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Parts of `other_s` that samples name: `timer`, `locks`, `events`, `pipe` …"""
 
     def of_kind(self, kind: str) -> float:
         """Return the time of all waits of a kind."""
@@ -175,9 +215,10 @@ class JobLedger:
 
     @property
     def longest_wait(self) -> str:
-        """The device, mount or other thing that it waited for longest; empty without waits."""
-        parts = {**{name(wait): amount for wait, amount in self.waits_s.items()}}
+        """The device, mount or other thing that it waited for longest; empty if not known."""
+        parts = {name(wait): amount for wait, amount in self.waits_s.items()} | {**self.idle_s}
         parts["CPU"] = self.wait_cpu_s
+        parts[""] = self.other_s - sum(self.idle_s.values())
         longest = max(parts, key=lambda each: parts[each])
         return longest if parts[longest] > 0.005 * self.wall_s else ""
 
@@ -197,6 +238,8 @@ class Waits(msgspec.Struct):
     counted: dict[StorageWait, float] = msgspec.field(default_factory=dict[StorageWait, float])
     """As the kernel counts them, where it does: block I/O and what memory costs. Other waits are
     those of `sampled`."""
+    yielding: dict[StorageWait, float] = msgspec.field(default_factory=dict[StorageWait, float])
+    """Of the kinds in `YIELDING`, from samples alone."""
 
 
 @dataclass
@@ -230,16 +273,22 @@ class WaitEstimate:
             return made
         samples = sum(states.values())
         places: dict[StorageWait, int] = {}
+        named = 0
         for state, number in states.items():
             if state.wait is not None:
                 amount = self._asleep_ns * number / samples
+                if state.wait.kind in YIELDING:
+                    made.yielding[state.wait] = amount
+                    named += number if state.wait.kind == "poll" else 0
+                    continue
+                named += number
                 made.sampled[state.wait] = made.sampled.get(state.wait, 0.0) + amount
                 if state.counted:
                     places[state.wait] = places.get(state.wait, 0) + number
                 else:
                     made.counted[state.wait] = made.counted.get(state.wait, 0.0) + amount
-        if made.sampled or places:
-            share = sum(number for state, number in states.items() if state.wait) / samples
+        if named:
+            share = named / samples
             made.variance_ns2 = self._asleep_ns**2 * share * (1 - share) / samples
         self._compare(sum(places.values()) / samples, samples, spent)
         self._asleep_ns = 0.0

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import stat
-import struct
 import time
+from collections import Counter
 from pathlib import Path
 
 from headrace.errors import HeadraceError
@@ -18,6 +17,7 @@ from headrace.system.devices import devices_of, name_of
 from headrace.system.mounts import Mount, read_mounts
 from headrace.system.network_filesystems import recognise
 from headrace.watching.ledger import StorageWait
+from headrace.watching.peers import Peers
 
 _MAPS_S = 2.0
 """Shortest time between two looks at a process's map of memory."""
@@ -31,14 +31,17 @@ class Places:
     def __init__(self) -> None:
         self._mounts: dict[str, _MountTable] = {}
         self._mapped: dict[int, tuple[float, StorageWait | None]] = {}
-        self._peers: dict[str, StorageWait | None] = {}
+        self._opened: dict[int, tuple[float, StorageWait | None]] = {}
+        self.peers = Peers()
 
     def of_descriptor(self, pid: int, descriptor: int) -> StorageWait | None:
-        """Return what a read or write of a descriptor waits for; None for neither file nor TCP."""
+        """Return what a read or write of a descriptor waits for: a file's storage, or the server of
+        a TCP connection; None for others, and for connections that the program has accepted."""
         try:
             target = os.readlink(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH115 - at every sample
             if target.startswith("socket:"):
-                return self._peer(pid, target)
+                server = self.peers.of_socket(pid, target)
+                return StorageWait("network", server) if server else None
             if not target.startswith("/"):
                 return None
             if target.startswith("/dev/"):
@@ -50,6 +53,16 @@ class Places:
             if line.startswith(b"mnt_id:"):
                 return self._table(pid).by_id(int(line.split()[1]))
         return None
+
+    def is_pipe(self, pid: int, descriptor: int) -> bool:
+        """Return whether a descriptor is a pipe, with a name or without, or a terminal."""
+        with contextlib.suppress(OSError):
+            target = os.readlink(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH115 - at samples
+            if target.startswith("pipe:"):
+                return True
+            # Its node may be on a file system whose server is dead; a name in /dev is not.
+            return target.startswith(("/dev/pts/", "/dev/tty"))
+        return False
 
     def of_largest_map(self, pid: int) -> StorageWait | None:
         """Return the storage of the largest file that is mapped as data; None without one."""
@@ -63,6 +76,36 @@ class Places:
                 self._mapped.clear()
             self._mapped[pid] = (now_s, known)
         return known
+
+    def of_open_files(self, pid: int) -> StorageWait | None:
+        """Return the storage of the files that a process has open: of those past the page cache if
+        there are any, else of most that it may read; None without one."""
+        when_s, known = self._opened.get(pid, (-1e9, None))
+        now_s = time.monotonic()
+        if now_s - when_s > _MAPS_S:
+            known = None
+            with contextlib.suppress(OSError, ValueError):
+                known = self._most_open(pid)
+            if len(self._opened) > 10_000:
+                self._opened.clear()
+            self._opened[pid] = (now_s, known)
+        return known
+
+    def _most_open(self, pid: int) -> StorageWait | None:
+        found: Counter[StorageWait] = Counter()
+        for entry in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208
+            if int(entry) <= 2:
+                continue
+            wait = self.of_descriptor(pid, int(entry))
+            if wait is None or (wait.kind == "network" and not wait.place.startswith("/")):
+                continue
+            for line in Path(f"/proc/{pid}/fdinfo/{entry}").read_bytes().splitlines():
+                if line.startswith(b"flags:"):
+                    flags = int(line.split()[1], 8)
+                    if flags & os.O_DIRECT:
+                        return wait
+                    found[wait] += flags & os.O_ACCMODE != os.O_WRONLY
+        return found.most_common(1)[0][0] if found else None
 
     def of_kind(self, pid: int, filesystems: tuple[str, ...]) -> StorageWait | None:
         """Return the only mount of these file systems; None when there are several or none."""
@@ -78,14 +121,6 @@ class Places:
             table = self._mounts[namespace] = _MountTable()
         table.look(pid)
         return table
-
-    def _peer(self, pid: int, link: str) -> StorageWait | None:
-        """Return the server of a TCP connection; None for other sockets."""
-        if link not in self._peers:
-            if len(self._peers) > 10_000:
-                self._peers.clear()
-            self._peers[link] = _peer_of(pid, link[8:-1].encode())
-        return self._peers[link]
 
 
 class _MountTable:
@@ -172,23 +207,3 @@ def _largest_map(pid: int) -> str:
             major, _, minor = number.partition(b":")
             largest, device = size, f"{int(major, 16)}:{int(minor, 16)}"
     return device
-
-
-def _peer_of(pid: int, inode: bytes) -> StorageWait | None:
-    for table in ("tcp", "tcp6"):
-        with contextlib.suppress(OSError):
-            for line in Path(f"/proc/{pid}/net/{table}").read_bytes().splitlines()[1:]:
-                fields = line.split()
-                if fields[9] == inode:
-                    return StorageWait("network", _address(fields[2].decode()))
-    return None
-
-
-def _address(text: str) -> str:
-    """Return HOST:PORT of an address as /proc/net/tcp writes it."""
-    host, _, port = text.partition(":")
-    words = [struct.pack("=I", int(host[at : at + 8], 16)) for at in range(0, len(host), 8)]
-    if len(words) == 1:
-        return f"{socket.inet_ntop(socket.AF_INET, words[0])}:{int(port, 16)}"
-    found = socket.inet_ntop(socket.AF_INET6, b"".join(words)).removeprefix("::ffff:")
-    return f"{found}:{int(port, 16)}" if "." in found else f"[{found}]:{int(port, 16)}"

@@ -1,6 +1,7 @@
 """What a sleeping thread waits for, from its state, system call and wait channel (proc(5)).
 
-A thread that sleeps in a read or write of a file waits for the storage of that file. In state D
+A thread that sleeps in a read or write of a file waits for the storage of that file. One that
+sleeps in another call (a timer, a lock, a poll) waits for what this call is for. In state D
 (uninterruptible) outside such a call, its wait channel (the kernel function that it sleeps in) and
 the files it has mapped tell. The system call needs the right to trace the process (ptrace(2): its
 owner, or root); without it only state D is seen, and the storage is not known.
@@ -13,6 +14,7 @@ import platform
 from headrace.system.wait_channels import channel_of
 from headrace.watching.ledger import UNKNOWN_STORAGE, State, StorageWait
 from headrace.watching.places import Places
+from headrace.watching.polls import POLLS, Polls
 from headrace.watching.process import Threads
 
 # System calls whose first argument is the descriptor of what is waited for.
@@ -24,16 +26,32 @@ _BY_DESCRIPTOR = {
     "aarch64": {63, 64, 67, 68, 65, 66, 207, 212, 82, 83, 46, 61, 47, 84, 69, 70, 286, 287, 285},
 }
 _CALLS = frozenset(_BY_DESCRIPTOR.get(platform.machine(), set()))
-# System calls that only sleep interruptibly, for no storage: poll, select, nanosleep, futex,
-# epoll_wait, wait4, clock_nanosleep, waitid, pselect6, ppoll, epoll_pwait, epoll_pwait2.
-_IDLE = {
-    "x86_64": {b"7", b"23", b"35", b"202", b"232", b"61", b"230", b"247", b"270", b"271", b"281"},
-    "aarch64": {b"101", b"98", b"22", b"260", b"115", b"95", b"72", b"73", b"441"},
-}
-_IDLE_CALLS = frozenset(_IDLE.get(platform.machine(), set[bytes]()))
+# System calls that only sleep interruptibly, for no storage, and what for. Of threads beside the
+# first it says nothing: those of libraries wait all the time.
+_IDLE: dict[str, dict[bytes, str]] = {
+    # nanosleep, clock_nanosleep; futex, semop, semtimedop; flock; wait4, waitid; pause,
+    # rt_sigsuspend, rt_sigtimedwait; accept, accept4
+    "x86_64": {
+        b"35": "timer", b"230": "timer", b"202": "locks", b"65": "locks", b"220": "locks",
+        b"73": "a file lock", b"61": "", b"247": "", b"34": "a signal", b"130": "a signal",
+        b"128": "a signal", b"43": "clients", b"288": "clients",
+    },
+    "aarch64": {
+        b"101": "timer", b"115": "timer", b"98": "locks", b"193": "locks", b"192": "locks",
+        b"32": "a file lock", b"260": "", b"95": "", b"133": "a signal", b"137": "a signal",
+        b"202": "clients", b"242": "clients",
+    },
+}  # fmt: skip
+# io_getevents, io_pgetevents, io_uring_enter: wait in state S for requests made before.
+_ASYNCHRONOUS = {"x86_64": {208, 333, 426}, "aarch64": {4, 292, 426}}
+_REQUESTS = frozenset(_ASYNCHRONOUS.get(platform.machine(), set[int]()))
+_IDLE_CALLS = _IDLE.get(platform.machine(), {})
 
 RUNNING = State(StorageWait("cpu", ""))
 IDLE = State(None)
+_AT_PIPE = State(StorageWait("pipe", "a pipe"))
+_EVENTS = State(StorageWait("idle", "events"))
+_FOR = {name: State(StorageWait("idle", name)) if name else IDLE for name in _IDLE_CALLS.values()}
 
 
 class StateReader:
@@ -41,14 +59,17 @@ class StateReader:
 
     def __init__(self, places: Places) -> None:
         self._places = places
+        self._polls = Polls(places.peers)
         self.denied = False
 
     def read(self, pid: int, threads: Threads, thread: int) -> State:
         """Return what a thread does now. Raises OSError when it has ended."""
         # Most threads sleep in a call that says all: the state is read only for the others.
         words = self._call_words(threads, thread)
-        if words is not None and words[0] in _IDLE_CALLS:
-            return IDLE
+        if words is not None and (call := words[0]) in _IDLE_CALLS:
+            return _FOR[_IDLE_CALLS[call]] if thread == pid else IDLE
+        if words is not None and words[0] in POLLS:
+            return self._polling(pid, threads, thread, words)
         fields = threads.read(thread, "stat")
         letter = fields[fields.rindex(b")") + 2 :][:1]
         if letter == b"R":
@@ -75,11 +96,27 @@ class StateReader:
     def _interruptible(
         self, pid: int, threads: Threads, thread: int, call: tuple[int, int] | None
     ) -> State:
+        if call is not None and call[0] in _REQUESTS:
+            wait = self._places.of_open_files(pid)
+            return State(wait) if wait is not None else IDLE
         if call is None or call[0] not in _CALLS:
             return IDLE
         # Block devices are waited for in state D: a file in this one is a named pipe.
         wait = self._places.of_descriptor(pid, call[1])
-        return State(wait) if wait is not None and wait.kind == "network" else IDLE
+        if wait is not None and wait.kind == "network":
+            return State(wait)
+        return _AT_PIPE if thread == pid and self._places.is_pipe(pid, call[1]) else IDLE
+
+    def _polling(self, pid: int, threads: Threads, thread: int, words: list[bytes]) -> State:
+        """Return what a poll waits for. One of a library's thread, while the program itself sleeps
+        for a time, is for no answer that the program needs."""
+        if server := self._polls.server(pid, words):
+            if thread == pid:
+                return State(StorageWait("poll", server))
+            first = self._call_words(threads, pid)
+            if first is None or _IDLE_CALLS.get(first[0]) != "timer":
+                return State(StorageWait("poll", server))
+        return _EVENTS if thread == pid else IDLE
 
     def _uninterruptible(
         self, pid: int, threads: Threads, thread: int, call: tuple[int, int] | None

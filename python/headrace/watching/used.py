@@ -73,7 +73,13 @@ class Used(msgspec.Struct):
     def by_kernel(self) -> Used:
         """Return the same with the waits as the kernel counts them."""
         spent = self.spent
-        counted = Spent(spent.wall_ns, spent.run_ns, spent.wait_cpu_ns, self.counted_ns)
+        counted = Spent(
+            spent.wall_ns,
+            spent.run_ns,
+            spent.wait_cpu_ns,
+            self.counted_ns,
+            yielding_ns=spent.yielding_ns,
+        )
         return Used(counted, self.moved, self.user_s, self.system_s, self.samples, self.counted_ns)
 
     @property
