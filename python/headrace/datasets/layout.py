@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import struct
-import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import uproot.const
 from headrace.datasets.spec import DatasetSpec
 from headrace.datasets.trees import branches_by_path, opened, unique_names
 from headrace.errors import HeadraceError
+from headrace.system.memory_folder import memory_folder
 
 _KEY_HEAD = struct.Struct(">ihiIh")
 """The first fields of a TKey: fNbytes, fVersion, fObjlen, fDatime, fKeylen."""
@@ -171,10 +171,8 @@ def sample_file(spec: DatasetSpec) -> Generator[Path]:
 def _written(few: DatasetSpec) -> Generator[Path]:
     from headrace.datasets.file_of_events import write_file
 
-    memory = Path("/dev/shm")
-    place = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="headrace-sample-", dir=place) as directory:
-        yield Path(directory) / write_file(few, 0, Path(directory), lambda done: None).name
+    with memory_folder("sample") as directory:
+        yield directory / write_file(few, 0, directory, lambda done: None).name
 
 
 _PAGE_LIST_BYTES_A_PIECE = {"ttree": 7.6, "rntuple": 6.8}

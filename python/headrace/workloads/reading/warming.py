@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace import protocols
 from headrace.datasets.own_files import OwnFiles
 from headrace.datasets.spec import DatasetSpec
+from headrace.system.memory_folder import memory_folder
 
 if TYPE_CHECKING:
     from headrace.workloads import Workload
@@ -33,13 +31,11 @@ def warm_by_running(
     tuple(protocols.kinds())  # a job's first URL needs no search for them
 
     few = {"events": _EVENTS, "files": 1, "cluster_events": _EVENTS, "signal_fraction": 0.5}
-    memory = Path("/dev/shm")
-    place = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
     own = isinstance(data, OwnFiles)
     spec = DatasetSpec.model_validate({}) if own else data
-    with tempfile.TemporaryDirectory(prefix="headrace-warm-", dir=place) as directory:
-        facts = write_file(spec.model_copy(update=few), 0, Path(directory), lambda events: None)
-        file, scratch = Path(directory) / facts.name, Path(directory) / "scratch"
+    with memory_folder("warm") as directory:
+        facts = write_file(spec.model_copy(update=few), 0, directory, lambda events: None)
+        file, scratch = directory / facts.name, directory / "scratch"
         scratch.mkdir()
         if own or instead:
             update = {
