@@ -59,6 +59,7 @@ def test_the_current_directory_in_path(
     ("text", "name", "words"),
     [
         ("echo no first line\n", "./tool", "neither a program nor a script that begins with #!"),
+        ("echo no first line\n", "./tool", "sh ./tool"),
         ("#!/no/such/interpreter\n", "./tool", "its interpreter is not there"),
         ("#!/bin/sh\n", "tool", "tool: no such program"),
         ("#!/bin/sh\n", "tool", "for the one in this directory: ./tool"),

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from headrace.system.accounting import pressure_totals_us
 from headrace.system.cgroups import MemoryLimit
 from headrace.system.journal import Journal
 from headrace.system.page_cache import drop_files
+from headrace.system.waiting import wait_until
 from headrace.targets import TargetContext
+from headrace.verdict.watching import TreeSampler
 from judged import IN_ORDER, Judged, decided, part, why, written
 from served_targets import made
 from workspace import Workspace
@@ -145,6 +148,37 @@ def test_less_memory_than_it_reads_again(
         target.release(context)
 
 
+THRASH = """
+import os, random, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+while True:
+    os.pread(file, 4096, random.randrange(44 << 20) & ~4095)
+"""
+
+
+@needs_root
+def test_another_program_that_lacks_memory(journal: Journal, tmp_path: Path) -> None:
+    """The kernel's counter for the machine counts its waits, too; this program has enough."""
+    file = written(tmp_path, 44 << 20)
+    begun_us = stalled_us()
+    with MemoryLimit(journal, 40 << 20) as limit, subprocess.Popen(["sleep", "600"]) as program:
+        inside = f'echo $$ > \'{limit.group}/cgroup.procs\'; exec "$0" -c "$1" "$2"'
+        command = ["sh", "-c", inside, sys.executable, THRASH, str(file)]
+        others = [subprocess.Popen(command) for _ in range(2)]
+        try:
+            with TreeSampler(program.pid) as sampler:
+                assert wait_until(lambda: stalled_us() > begun_us + 100_000, 120, 0.1)
+        finally:
+            for each in [*others, program]:
+                each.kill()
+                each.wait()
+    assert sampler.memory_stall_s == 0
+
+
+def stalled_us() -> int:
+    return pressure_totals_us(Path("/proc/pressure/memory").read_bytes())[0]
+
+
 def test_requests_over_a_lasting_connection(workspace: Workspace, port: str) -> None:
     """The server takes 50 ms, the way there microseconds: a nearer server would save nothing."""
 
@@ -182,3 +216,28 @@ def test_requests_over_a_connection_each_cannot_be_counted(workspace: Workspace,
     assert verdict["advice"] is None
     said = " ".join(ended.stderr.split())
     assert "no connection lasted long enough to count its requests" in said
+
+
+FSYNCS = """
+import os, sys
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+for number in range(int(sys.argv[2])):
+    os.pwrite(file, bytes(8192), 8192 * number)
+    os.fsync(file)
+"""
+
+
+@needs_root
+def test_writes_that_wait_are_named(workspace: Workspace, context: TargetContext) -> None:
+    target = made("block", drive="seagate-st3750640ns", size="256 MiB")
+    directory = target.prepare(context).directory
+    try:
+        command = (sys.executable, "-c", FSYNCS, f"{directory}/a file")
+        verdict, ended = decided(lambda times: why(workspace, *command, str(times)), 50)
+        assert verdict["limit"]["kind"] == "block", ended.stderr
+        access = verdict["limit"]["access"]
+        assert access["slowest_other"] == "fsyncs"
+        assert access["slow_others"] * access["slow_other_s"] > 0.8 * access["waited_s"]
+        assert re.search(r"Limit: \w+: \d+ fsyncs of [\d.]+ ms; [\d.]+ \wB written", ended.stderr)
+    finally:
+        target.release(context)

@@ -122,6 +122,33 @@ def test_a_thread_that_waits_for_its_client_librarys_reader_waits_for_the_connec
             "reads of 4 KiB at random over 2.31 GB, 8.3 ms a wait",
         ),
         (
+            seen(
+                TimeShare("block", "sda1", 6.0),
+                accesses=(
+                    replace(
+                        RANDOM,
+                        other_calls_s=RANDOM.waited_s,
+                        slowest_other="fsyncs",
+                        slow_others=1,
+                        slow_other_s=2.5,
+                        bytes_written=4096,
+                    ),
+                ),
+            ),
+            "block",
+            "Limit: sda1: 1 fsync of 2.5 s; 4.10 kB written",
+        ),
+        (
+            seen(
+                TimeShare("memory", "", 4.0),
+                TimeShare("block", "abcd", 3.0),
+                TimeShare("wait-cpu", "", 2.0),
+                TimeShare("cpu", "", 1.0),
+            ),
+            "memory",
+            "40 % waiting for memory, 30 % block I/O on abcd, 30 % rest",
+        ),
+        (
             seen(TimeShare("network", NFS.name, 6.0), TimeShare("cpu", "", 4.0)),
             "network",
             "save 60 %",

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ from headrace.system.accounting import Times
 from headrace.watching import FoundJob, Watcher, finder_kinds
 from headrace.watching.finders import Finder
 from headrace.watching.finders.pid import PidFinder
+from headrace.watching.job import JobMeter
 from headrace.watching.ledger import Spent, State, StorageWait, WaitEstimate
 from headrace.watching.metrics import WatchMetrics
 from headrace.watching.process_table import Process
@@ -354,3 +356,21 @@ def test_a_profile_in_a_folder_that_is_missing(
     with pytest.raises(UsageError, match="is no folder"):
         watch(pid=[str(sleeper.pid)], interval="0.2 s", once=True, profile=place)
     assert not place.parent.exists()
+
+
+def test_a_job_that_ends_unseen_counts_until_the_look_before() -> None:
+    """Without root no report of the kernel tells what it did then; it did not sleep."""
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+        found = FoundJob("job", "job", frozenset({process.pid}), follow=True)
+        meter = JobMeter(found, None)
+        meter.look(time.monotonic_ns(), [])
+        time.sleep(0.3)
+        before = meter.look(time.monotonic_ns(), [])
+        time.sleep(0.3)
+        process.kill()
+        process.wait()
+    after = meter.look(time.monotonic_ns(), [])
+    assert after.ended and after.last.ledger.wall_s == 0
+    assert after.total.ledger == before.total.ledger
+    assert after.total.ledger.shares["other"] < 0.5
+    assert any("the end" in each for each in after.lacks)

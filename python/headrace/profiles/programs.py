@@ -62,8 +62,9 @@ def _here(name: str) -> str | None:
 def not_executed(name: str, error: OSError) -> ProgramError:
     """Return the message for a program that was found but that the kernel did not execute."""
     if error.errno == errno.ENOEXEC:
+        shell = "python" if name.endswith(".py") else "sh"
         return ProgramError(
-            f"{name}: neither a program nor a script that begins with #!", hint=f"sh {name}"
+            f"{name}: neither a program nor a script that begins with #!", hint=f"{shell} {name}"
         )
     if error.errno == errno.ENOENT:
         return ProgramError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,12 @@ CACHED_NS = 20_000
 """A call on cached data takes less, besides its copy, on any machine of the last ten years."""
 COPIED_BYTES_PER_NS = 1.0
 """At least so fast is the copy from the page cache: assumption, a tenth of what one core does."""
+
+_CALLS = {
+    Op.OPEN: "opens", Op.CLOSE: "closes", Op.WRITE: "writes", Op.STAT: "stats", Op.SYNC: "fsyncs",
+    Op.UNLINK: "removals", Op.TRUNCATE: "truncations", Op.ALLOCATE: "allocations",
+    Op.RESERVE: "allocations",
+}  # fmt: skip
 
 
 def cached_most_ns(length: Ints) -> npt.NDArray[np.float64]:
@@ -92,6 +99,9 @@ def _access(
     slow_reads = is_read(steps)[slow]
     lost = _lost(reads, recording) if place.kind == "block" else np.zeros(len(reads), bool)
     written = steps.length[steps.op == Op.WRITE]
+    slowest, slow_others, slow_other_s = _slowest(
+        steps.op[slow][~slow_reads], lasted_s[~slow_reads]
+    )
     return Access(
         place=place,
         reads=len(reads),
@@ -112,7 +122,22 @@ def _access(
         slow_read_s=float(lasted_s[slow_reads].mean()) if slow_reads.any() else 0.0,
         again_s=float((reads.end_ns - reads.start_ns)[lost].sum() * 1e-9),
         other_calls_s=float(lasted_s[~slow_reads].sum()),
+        slowest_other=slowest,
+        slow_others=slow_others,
+        slow_other_s=slow_other_s,
     )
+
+
+def _slowest(
+    operations: npt.NDArray[np.integer[Any]], lasted_s: npt.NDArray[np.floating[Any]]
+) -> tuple[str, int, float]:
+    """Return the kind of call that lasted longest in all, how many there are and their mean."""
+    if not len(operations):
+        return "", 0, 0.0
+    kinds = np.unique(operations).tolist()
+    slowest = max(kinds, key=lambda kind: lasted_s[operations == kind].sum())
+    lasted = lasted_s[operations == slowest]
+    return _CALLS.get(Op(slowest), "other calls"), len(lasted), float(lasted.mean())
 
 
 def _lost(reads: Steps, recording: Recording) -> npt.NDArray[np.bool_]:

@@ -58,6 +58,12 @@ class Access:
     """Of `waited_s`: reads of what it had read before, so memory had lost it."""
     other_calls_s: float = 0.0
     """Of `waited_s`: in calls that read nothing (writes, opens, stats, fsync …)."""
+    slowest_other: str = ""
+    """The kind of these that waited longest in all: `opens`, `fsyncs` …"""
+    slow_others: int = 0
+    """Calls of this kind that waited."""
+    slow_other_s: float = 0.0
+    """Mean time of one of these."""
 
 
 @dataclass(frozen=True)

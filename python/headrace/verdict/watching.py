@@ -27,6 +27,8 @@ _FIRST = 50
 _FIRST_SHARE_OF_A_CORE = 0.05
 """The same for the first ones: a program of a few seconds with many threads needs enough, too."""
 _CONNECTIONS_S = 0.1
+_AVAILABLE = 0.1
+"""With more of its memory available the machine is not short of it (assumption)."""
 
 
 class TreeSampler:
@@ -46,6 +48,8 @@ class TreeSampler:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, name="headrace-why", daemon=True)
         self._before = _memory()
+        self._available = 1.0
+        """The least part of the machine's memory that was available."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -61,8 +65,10 @@ class TreeSampler:
         self._thread.join()
         self.connection_use = self._looks.use(2 * _CONNECTIONS_S)
         stalled_s, swapped = _memory()
-        self.memory_stall_s = stalled_s - self._before[0]
         self.swapped_in = swapped > self._before[1]
+        # The counter is the machine's: programs that others limit stall in it, too.
+        if self.swapped_in or self.memory.limit_bytes or self._available < _AVAILABLE:
+            self.memory_stall_s = stalled_s - self._before[0]
 
     def _sample(self) -> None:
         pause_s = _SAMPLE_S
@@ -83,6 +89,7 @@ class TreeSampler:
             self._connections_due_s = time.monotonic() + _CONNECTIONS_S
             self.connections |= set(connections(pids))
             self._looks.look(pids)
+            self._available = min(self._available, _available())
             with contextlib.suppress(OSError, ValueError):
                 limit_bytes, cache_bytes = limited_memory(pids[-1])
                 self.memory = LimitedMemory(limit_bytes, max(cache_bytes, self.memory.cache_bytes))
@@ -123,3 +130,12 @@ def _memory() -> tuple[float, int]:
             if line.startswith("pswpin "):
                 swapped = int(line.split()[1])
     return stalled_s, swapped
+
+
+def _available() -> float:
+    """Return the part of the machine's memory that is free or can be freed; 1 if not known."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        with CounterFile("/proc/meminfo", 256) as file:
+            rows = dict(line.split()[:2] for line in file.read().splitlines()[:3])
+        return int(rows[b"MemAvailable:"]) / int(rows[b"MemTotal:"])
+    return 1.0

@@ -90,7 +90,7 @@ def share_words(share: TimeShare) -> str:
         "wait-cpu": "waiting for CPU",
         "block": f"block I/O on {where}" if where else "block I/O",
         "network": f"network storage {where}" if where else "network storage",
-        "memory": "reading again for lack of memory",
+        "memory": "waiting for memory",
         "connection": f"connection to {where}" if where else "connections",
         "sleep": "asleep",
         "pipe": "pipes or terminal",
@@ -101,22 +101,25 @@ def share_words(share: TimeShare) -> str:
 
 
 def _time_line(seen: Observation) -> str:
-    """Return the shares that fit into a line; what does not fit counts as other."""
+    """Return the shares that fit into a line; what does not fit is the rest."""
     shown = [
         share
         for share in seen.shares
         if share.kind != "other" and share.seconds >= _SHOWN_LEAST * seen.wall_s
     ]
     whole = f"{format_seconds(seen.wall_s)}{exit_words(seen.exit_code)}: "
+    cut = False
     while True:
         rest_s = seen.wall_s - sum(share.seconds for share in shown)
         parts = [f"{percent(share.seconds / seen.wall_s)} {share_words(share)}" for share in shown]
         if rest_s >= _SHOWN_LEAST * seen.wall_s:
-            parts.append(f"{percent(rest_s / seen.wall_s)} other")
+            named = "rest" if cut else "other"
+            parts.append(f"{percent(rest_s / seen.wall_s)} {named}")
         line = f"{whole}{', '.join(parts)}"
         if len(line) <= COLUMNS or not shown:
             return line
         shown.pop()
+        cut = True
 
 
 def exit_words(code: int | None) -> str:
@@ -183,11 +186,15 @@ def fault_words(faults: PageFaults) -> str:
 def access_words(access: Access) -> str:
     """Return the reads on a place: size, order, span, and how long each waited."""
     if access.slow_reads == 0 or access.other_calls_s > access.waited_s / 2:
-        return (
-            f"{format_amount(access.bytes_written)} written; opens, writes and fsync wait"
-            if access.bytes_written
-            else "opens and stats wait"
+        calls = (
+            f"{access.slow_others} "
+            f"{access.slowest_other.removesuffix('s' if access.slow_others == 1 else '')} of "
+            f"{format_seconds(access.slow_other_s)}"
+            if access.slowest_other
+            else "opens, writes or fsyncs wait"
         )
+        wrote = f"; {format_amount(access.bytes_written)} written" if access.bytes_written else ""
+        return f"{calls}{wrote}"
     order = (
         "at random"
         if access.random_fraction >= _RANDOM

@@ -58,6 +58,8 @@ class JobMeter:
         self._total = Used()
         self.denied = False
         """Whether system calls of its threads may not be read; the watcher sets it."""
+        self._ended_unseen = False
+        """Whether it ended without a report of the kernel: nothing is known since the last look."""
         self._in_groups = GroupProcesses()
         self._groups = OwnGroups()
         self._groups_s = -1e9
@@ -123,7 +125,9 @@ class JobMeter:
             if now.keys() != before.keys():
                 before = {**before, **self._older(before, now)}
         last = Used()
-        last.spent.wall_ns = now_ns - self._last_ns
+        known = bool(now or ended)
+        self._ended_unseen |= not known
+        last.spent.wall_ns = now_ns - self._last_ns if known else 0
         last.moved = self._bytes(before, now, first)
         # What is brought back is read: memory.stat is long and slow to make.
         look_at_memory = first or last.moved.storage_read or not self._refaults_seen
@@ -133,7 +137,7 @@ class JobMeter:
             group = self._groups.use(now.keys(), pressure=self._pressure)
         if group is not None:
             self._group_total = (self._group_total or GroupUse()) + group
-        if not first:
+        if not first and known:
             if len(now) != 1 or ended or not self._alone(last, before, now):
                 self._add_times(last, before, now, ended)
             if refaults is not None:
@@ -335,6 +339,8 @@ class JobMeter:
             found.append("devices and mounts of waits (/proc/PID/syscall): owner or root only")
         if any(not reading.io_readable for reading in self._readings.values()):
             found.append("bytes (/proc/PID/io): owner or root only")
+        if self._ended_unseen:
+            found.append("the time between the last look and the end (taskstats): root only")
         return tuple(found)
 
     def close(self) -> None:
