@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from chromium import Chromium
+from headrace.cli.watch import watch
 from headrace.profiles.importing import read
-from headrace.profiles.steps import load, save
+from headrace.profiles.outlined import amount, label
+from headrace.profiles.steps import load, profile_table, save
 from headrace.verdict.recorded import verdict_of_profile
 from served_pages import DESK, PHONE, Served, serving, violations
 from synthetic_records import ENVIRONMENT, Truth, plan_of, write_results
@@ -38,9 +42,21 @@ def make_folder(root: Path) -> Path:
         write_results(root / f"less{number}", plan, Truth(), title="Less", series=False)
     (root / "jobs").mkdir()
     save(read(GOLDEN / "imports" / "strace-y.txt", "tau", None), root / "jobs" / "tau <b>.toml")
+    outline(root / "jobs" / "watched.toml", root / "data")
     for file in GOLDEN.glob("traces/random.blktrace.*"):
         shutil.copy(file, root / "jobs")
     return root
+
+
+def outline(profile: Path, data: Path) -> None:
+    """Watch a job that reads a file again and again, and write its profile in outline."""
+    data.write_bytes(bytes(1 << 20))
+    job = "import sys, time\nwhile True: open(sys.argv[1], 'rb').read(); time.sleep(0.01)"
+    with subprocess.Popen([sys.executable, "-c", job, str(data)]) as running:
+        try:
+            watch(pid=[str(running.pid)], once=True, interval="0.5 s", profile=profile)
+        finally:
+            running.kill()
 
 
 @pytest.fixture(scope="module")
@@ -92,11 +108,13 @@ def test_runs_and_changes(served: Served, browser: Chromium) -> None:
 
 
 JOB = "/profiles/jobs/tau%20%3Cb%3E.toml"
+OUTLINED = "/profiles/jobs/watched.toml"
 
 
 @pytest.mark.parametrize("width", [DESK, PHONE])
 @pytest.mark.parametrize(
-    "path", ["/history", "/captured", JOB, f"{JOB}/verdict", "/traces/jobs/random"]
+    "path",
+    ["/history", "/captured", JOB, f"{JOB}/verdict", OUTLINED, "/traces/jobs/random"],
 )
 def test_a_page_fits_and_is_accessible(
     served: Served, browser: Chromium, path: str, width: int
@@ -138,6 +156,35 @@ def test_from_the_list_to_a_job_its_verdict_and_what_if(served: Served, browser:
     assert browser.evaluate("document.querySelector('h1').innerText") == "Why is it slow?"
     page = served.get(what_if).text
     assert '<option value="file/jobs/tau &lt;b&gt;.toml" selected>' in page
+
+
+def test_a_job_in_outline_and_what_if(served: Served, browser: Chromium) -> None:
+    browser.open(f"{served.origin}/captured", DESK)
+    follow(browser, f"main li a[href='{OUTLINED}']")
+    text = browser.evaluate("document.body.innerText")
+    table = profile_table(str(Path(served.process.args[2]) / "jobs" / "watched.toml"))[0]  # pyright: ignore
+    assert table.outline is not None and "cpu_s" in table.outline.figures
+    for name, figure in table.outline.figures.items():
+        assert f"{label(name)}\t{amount(name, figure.value)}" in text, name
+    for sentence in table.outline.unknown:
+        assert sentence in text
+    follow(browser, "main a[href^='/what-if']")
+    assert browser.evaluate("document.getElementById('job').value") == "file/jobs/watched.toml"
+    browser.events.clear()
+    browser.evaluate("document.querySelector('form button').click()")
+    browser.loaded()
+    browser.wait_for("document.documentElement.dataset.ended === '1'")
+    assert browser.evaluate("document.querySelectorAll('#answer tbody tr').length") == 5
+    assert browser.errors() == []
+    answer = served.get(f"{OUTLINED}/verdict")
+    assert answer.status_code in (404, 409) and "Traceback" not in answer.text
+
+
+def test_two_runs_of_one_title_are_told_apart(served: Served) -> None:
+    text = served.get("/compare?a=month1&b=month3").text
+    assert "Farm &lt;i&gt; (month1, 2026-01-01)" in text
+    assert "Farm &lt;i&gt; (month3, 2026-03-01)" in text
+    assert "</strong> Once<br>" in served.get("/compare?a=alone&b=month3").text
 
 
 def test_a_trace_is_drawn(served: Served, browser: Chromium) -> None:

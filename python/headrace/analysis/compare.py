@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,9 +78,10 @@ def compare(
     p_values = [_p_value(pair) for pair in pairs]
     joint = joint_confidence(p_values, options.confidence)
     environment = environment_differences(a, b)
+    title_a, title_b = _titles(a, b)
     return Comparison(
-        title_a=a.header.title,
-        title_b=b.header.title,
+        title_a=title_a,
+        title_b=title_b,
         provenance=" + ".join(sorted({*side_a.provenance, *side_b.provenance})),
         differences=tuple(_difference(pair, options.confidence, joint) for pair in pairs),
         only_a=tuple(name for name in side_a.cells if name not in side_b.cells),
@@ -92,6 +94,22 @@ def compare(
         confidence=options.confidence,
         joint_confidence=joint,
     )
+
+
+def _titles(a: Records, b: Records) -> tuple[str, str]:
+    """Return the titles; equal ones with the end of the folder's path and the day of the run."""
+    if a.header.title != b.header.title:
+        return a.header.title, b.header.title
+    parts_a, parts_b = a.root.resolve().parts, b.root.resolve().parts
+    shortest = min(len(parts_a), len(parts_b))
+    number = next((n for n in range(1, shortest) if parts_a[-n] != parts_b[-n]), 1)
+    return _titled(a, parts_a[-number:]), _titled(b, parts_b[-number:])
+
+
+def _titled(records: Records, parts: Sequence[str]) -> str:
+    folder, day = "/".join(parts), records.header.created_utc[:10]
+    when = f", {day}" if day and day not in folder else ""
+    return f"{records.header.title} ({folder}{when})"
 
 
 def _missing_metric(wanted: str | None, a: _Cells, b: _Cells) -> list[str]:

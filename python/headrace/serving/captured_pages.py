@@ -24,6 +24,7 @@ from headrace.serving.what_if_study import recorded_profiles
 from headrace.units import format_amount
 
 if TYPE_CHECKING:
+    from headrace.catalog.tables import ProfileOutline
     from headrace.profiles.steps import Recording
 
 TRACES_AT_MOST = 200
@@ -128,10 +129,13 @@ def _traces(root: Path) -> Iterator[FoundTrace]:
 
 def _profile_part(name: str, file: Path) -> str:
     from headrace.profiles.overview import overview_rows, overview_title
-    from headrace.profiles.steps import load
+    from headrace.profiles.steps import load, profile_table
     from headrace.profiles.summary import summarise
     from headrace.verdict.recorded import verdict_of_profile
 
+    what_if = f"/what-if?{urlencode({'job': f'file/{name}'})}"
+    if (outline := profile_table(str(file))[0].outline) is not None:
+        return _outline_part(outline, what_if)
     recording = load(str(file))
     summary = summarise(recording)
     files = [
@@ -144,7 +148,22 @@ def _profile_part(name: str, file: Path) -> str:
         more=len(summary.files) - len(files), rows=overview_rows(recording, summary),
         sentences=verdict_of_profile(recording).sentences, notes=recording.notes,
         picture=_picture(recording), verdict=f"/profiles/{quote(name)}/verdict",
-        what_if=f"/what-if?{urlencode({'job': f'file/{name}'})}",
+        what_if=what_if,
+    )  # fmt: skip
+
+
+def _outline_part(outline: ProfileOutline, what_if: str) -> str:
+    """Return what a job did as far as a watch saw it."""
+    from headrace.profiles.outlined import amount, label, span
+
+    figures = [
+        (label(name), amount(name, each.value), span(name, each.low, each.high), each.source)
+        for name, each in outline.figures.items()
+    ]
+    title = f"{outline.job}: seen from outside for {outline.duration_s:.1f} s"
+    return pages.fragment(
+        "outline_part.html.j2", title=title, figures=figures, unknown=outline.unknown,
+        what_if=what_if,
     )  # fmt: skip
 
 

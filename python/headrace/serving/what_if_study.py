@@ -16,6 +16,8 @@ from headrace.serving.what_if_site import inline, site_lines
 SLOTS = (1, 2, 4, 8, 16, 32, 64)
 NODES_AT_MOST = 1000
 PROFILES_AT_MOST = 200
+_PROFILE_LETTERS = 1_000_000
+"""So much of a file is read to tell whether it is a profile."""
 _EVENTS = "events = 40_000, files = 32"
 BUILT_IN = {
     "analysis": f'kind = "analysis"\ndata = {{ shape = "bench", {_EVENTS}, order = "unordered" }}',
@@ -201,17 +203,17 @@ def _workloads(results: Path) -> dict[str, object]:
 
 
 def recorded_profiles(root: Path) -> list[str]:
-    """Return the files below a folder that look like recorded job profiles."""
+    """Return the files below a folder that look like job profiles: recorded, or in outline."""
     found: list[str] = []
     for file in sorted(root.glob("**/*.toml")):
         if len(found) == PROFILES_AT_MOST:
             break
         try:
             with file.open(encoding="utf-8") as lines:
-                head = lines.read(4096)
+                text = lines.read(_PROFILE_LETTERS)
         except (OSError, UnicodeDecodeError):
             continue
-        if "steps_file" in head:
+        if "steps_file" in text[:4096] or "\n[outline]\n" in text:
             found.append(str(file.relative_to(root)))
     return found
 
