@@ -107,6 +107,31 @@ def test_validate_imports_what_the_study_names(tmp_path: Path) -> None:
         assert {each for each in every if f"{package}.{each}" in modules} <= allowed, package
 
 
+NODE = """
+import sys
+started = []
+sys.addaudithook(lambda event, _: started.append(event) if event == "subprocess.Popen" else None)
+from headrace.launchers.remote.node_process import main
+main()
+print(*started, *sorted(sys.modules), file=sys.stderr)
+"""
+
+
+def test_a_node_without_jobs_imports_no_models_and_starts_nothing(tmp_path: Path) -> None:
+    """As it does for each login of a check; jobs, own drives, meters and keys need more."""
+    done = subprocess.run(
+        [sys.executable, "-c", NODE, str(tmp_path)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = set(done.stderr.split())
+    assert "headrace.launchers.local" in said
+    assert not said & (HEAVY | {"cryptography", "pydantic", "subprocess.Popen"})
+    assert not said & {"headrace.meters", "headrace.targets", "headrace.workloads"}
+
+
 @pytest.mark.slow
 def test_a_report_imports_no_bokeh(tmp_path: Path) -> None:
     """Its figures are written as what Bokeh's script reads (`headrace/report/bokeh_json.py`)."""

@@ -25,11 +25,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from headrace.jobs import SET_FOR_JOBS
 from headrace.launchers import LauncherLostError
 from headrace.launchers.channel import Channel
 from headrace.system.own_programs import own_code
 from headrace.system.signals import dispositions_kept
-from headrace.workloads import SET_FOR_JOBS
 
 _PR_SET_PDEATHSIG = 1
 _THREAD_COUNTS = (

@@ -16,6 +16,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 from typing_extensions import override
@@ -41,8 +42,6 @@ from headrace.launchers import (
 from headrace.launchers.caches import prepare_cache
 from headrace.launchers.channel import Channel
 from headrace.launchers.fork_server import Exit, ForkServer, ForkServerDiedError
-from headrace.launchers.node_storage import LocalNodeStorage
-from headrace.meters.node_meters import LocalNodeMeters
 from headrace.probes.sampler import Sampler, Samples, Sampling
 from headrace.system import page_cache
 from headrace.system.accounting import UseSoFar, process_use
@@ -61,6 +60,10 @@ from headrace.system.memory_limits import MemoryLimits
 from headrace.system.storage import storage_of
 from headrace.system.storage_settings import AppliedSetting, KernelSettings, SettingValue
 from headrace.system.waiting import remaining
+
+if TYPE_CHECKING:  # a node process imports them when it has a target or a meter
+    from headrace.launchers.node_storage import LocalNodeStorage
+    from headrace.meters.node_meters import LocalNodeMeters
 
 _REPORT_PATIENCE_S = 1.0
 """Time for the fork server to report the ends of processes that have ended."""
@@ -96,20 +99,31 @@ class MachineAgent(LocalAgent):
         self._sampler: Sampler | None = None
         self._load: LoadWatch | None = None
         self._settings = KernelSettings(journal)
-        self._meters = LocalNodeMeters()
+        self._meters: LocalNodeMeters | None = None
         self.kernel = self._settings.kernel
 
     @property
     @override
     def storage(self) -> LocalNodeStorage:
         if self._node_storage is None:
+            from headrace.launchers.node_storage import LocalNodeStorage
+
             self._node_storage = LocalNodeStorage(self._journal, self._settings)
         return self._node_storage
 
     @property
     @override
     def meters(self) -> LocalNodeMeters:
+        if self._meters is None:
+            from headrace.meters.node_meters import LocalNodeMeters
+
+            self._meters = LocalNodeMeters()
         return self._meters
+
+    def close(self) -> None:
+        """Tear down the targets that were set up here."""
+        if self._node_storage is not None:
+            self._node_storage.close()
 
     @override
     def machine(self) -> MachineFacts:
@@ -250,17 +264,23 @@ class Local(Launcher):
 
     def __init__(self, others: Launchers) -> None:
         super().__init__(others)
-        self._fork_server = ForkServer()
+        self._fork_server: ForkServer | None = None
+        """Started for the first job: many a node has none."""
         self._selector = selectors.EpollSelector()
         self._watched: Channel | None = None
         self._jobs: dict[int, _LocalJob] = {}
         """Jobs that were not reaped, by process id."""
         self._closed = False
-        self._watch_fork_server()
 
-    def _watch_fork_server(self) -> None:
+    def _started(self) -> ForkServer:
+        if self._fork_server is None:
+            self._fork_server = ForkServer()
+            self._watch(self._fork_server)
+        return self._fork_server
+
+    def _watch(self, fork_server: ForkServer) -> None:
         """Wait for its messages, too; it has a new channel after it was started anew."""
-        channel = self._fork_server.channel
+        channel = fork_server.channel
         if channel is self._watched:
             return
         if self._watched is not None:
@@ -282,13 +302,14 @@ class Local(Launcher):
 
     @override
     def warm(self, kind: str, name: str, options: dict[str, object]) -> str | None:
-        problem = self._fork_server.warm(kind, name, options)
-        self._watch_fork_server()
+        fork_server = self._started()
+        problem = fork_server.warm(kind, name, options)
+        self._watch(fork_server)
         return problem
 
     @override
     def pids(self, agent: Agent) -> frozenset[int]:
-        return frozenset({self._fork_server.pid})
+        return frozenset() if self._fork_server is None else frozenset({self._fork_server.pid})
 
     # -- one job --
 
@@ -296,7 +317,7 @@ class Local(Launcher):
     def spawn(self, spec: JobSpec, agent: Agent) -> Job:
         if not isinstance(agent, LocalAgent):
             raise TypeError(f"launcher {self.kind}: {agent.name} is not a node of this machine")
-        pid, channel = self._fork_server.spawn()
+        pid, channel = self._started().spawn()
         job = self._jobs[pid] = _LocalJob(spec, agent, pid, channel=channel)
         try:
             job.process = os.pidfd_open(pid)
@@ -355,7 +376,8 @@ class Local(Launcher):
         for key, _ in self._selector.select(timeout_s):
             if key.data is not None:
                 self._receive(key.data, events)
-        for gone in self._fork_server.take_exits():
+        exits = [] if self._fork_server is None else self._fork_server.take_exits()
+        for gone in exits:
             job = self._jobs.get(gone.pid)
             if job is not None:
                 self._ended(job, gone, events)
@@ -440,15 +462,18 @@ class Local(Launcher):
     def _take_resource_usage(self, jobs: Sequence[_LocalJob], patience_s: float) -> None:
         """Read the resource usage of ended processes from the fork server, unless it has died."""
         missing = {job.pid: job for job in jobs if job.exit is None}
+        fork_server = self._fork_server
+        if fork_server is None:
+            return
         with contextlib.suppress(ForkServerDiedError):
             for left_s in remaining(patience_s):
                 if not missing:
                     break
-                for gone in self._fork_server.take_exits():
+                for gone in fork_server.take_exits():
                     if (job := missing.pop(gone.pid, None)) is not None:
                         job.exit = _exit_of(gone)
                 if missing:
-                    select.select([self._fork_server], [], [], left_s)
+                    select.select([fork_server], [], [], left_s)
 
     @override
     def close(self) -> None:
@@ -461,7 +486,8 @@ class Local(Launcher):
             self.reap(jobs, _END_PATIENCE_S)
         finally:
             self._selector.close()
-            self._fork_server.close()
+            if self._fork_server is not None:
+                self._fork_server.close()
 
 
 def _exit_of(gone: Exit) -> JobExit:

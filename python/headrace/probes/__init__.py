@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.registry import Plugins, parts
-from headrace.site import Section
 from headrace.system.network_interface import Interface
 
 if TYPE_CHECKING:
     from headrace.errors import Problem
+    from headrace.probes.options import ProbeOptions
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,6 @@ class Totals:
     values: dict[str, Any] = field(default_factory=dict[str, Any])
     invalid: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """(code, sentence) pairs."""
-
-
-class ProbeOptions(Section):
-    """Fields of a `[probe.NAME]` of a study."""
 
 
 class Probe(ABC):

@@ -18,7 +18,7 @@ from pydantic import Field
 from typing_extensions import override
 
 from headrace.errors import HeadraceError
-from headrace.probes import ProbeOptions
+from headrace.probes.options import ProbeOptions
 from headrace.probes.services import (
     MOST_BYTES,
     ClockOffset,

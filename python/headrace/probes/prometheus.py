@@ -18,7 +18,8 @@ from pydantic import Field, field_validator
 from typing_extensions import override
 
 from headrace.errors import HeadraceError
-from headrace.probes import ProbeOptions, Watch
+from headrace.probes import Watch
+from headrace.probes.options import ProbeOptions
 from headrace.probes.services import (
     MOST_BYTES,
     ClockOffset,

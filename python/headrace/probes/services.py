@@ -18,7 +18,8 @@ from pydantic import Field
 from typing_extensions import override
 
 from headrace.errors import HeadraceError, Problem, describe
-from headrace.probes import Probe, ProbeOptions, Totals, Watch
+from headrace.probes import Probe, Totals, Watch
+from headrace.probes.options import ProbeOptions
 from headrace.units import Seconds
 
 MOST_BYTES = 32 << 20

@@ -10,7 +10,6 @@ import datetime
 import os
 import shutil
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
@@ -19,29 +18,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from headrace.errors import HeadraceError, RefusedError
+from headrace.system.key_states import KeyState
 
 ROLES = ("scheduler", "worker", "client")
 CONFIGURATION = "dask.yaml"
 _TRIAL_DAYS = 7
 _SKEW = datetime.timedelta(days=1)
 """By how much the clock of a node may be behind."""
-
-
-@dataclass(frozen=True)
-class KeyState:
-    """A file of keys or certificates, as this process sees it."""
-
-    file: str
-    secret: bool
-    """Whether it holds a private key."""
-    lacks: str = ""
-    """Why it cannot be used; empty when it can."""
-    open_to_others: bool = False
-    """Whether other users can read or change it."""
-    begins_in_s: float = 0.0
-    """For a certificate: time until it is valid, by the clock here; negative when it is."""
-    ends_in_s: float | None = None
-    """For a certificate: time until it is no longer valid."""
 
 
 def key_state(file: Path) -> KeyState:

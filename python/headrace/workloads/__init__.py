@@ -23,9 +23,6 @@ from headrace.jobs import Packet as Packet
 from headrace.registry import Plugins, parts
 from headrace.site import Site
 
-SET_FOR_JOBS = "HEADRACE_SET_FOR_JOBS"
-"""Environment variable of jobs: the variables that Headrace set for its own code, by comma."""
-
 
 class WorkloadOptions(BaseModel):
     """Base class of every workload's options: the fields of `[workload.NAME]`.

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.system.cluster_keys import KeyState, key_state
+from headrace.system.cluster_keys import key_state
+from headrace.system.key_states import KeyState
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.launchers.remote.shared_folders import FolderViews
 from headrace.launchers.remote.survey import SurveyedNode
-from headrace.system.cluster_keys import KeyState
+from headrace.system.key_states import KeyState
 from headrace.system.machine_facts import MachineFacts
 from headrace.units import format_bytes
 

@@ -57,15 +57,13 @@ from headrace.launchers.remote.messages import (
     types_of,
 )
 from headrace.launchers.remote.predecessor import end_predecessor
-from headrace.meters.node_meters import NodeMeters
 from headrace.system.capabilities import capabilities
-from headrace.system.cluster_keys import KeyState
 from headrace.system.identity import start_ticks
 from headrace.system.journal import Journal, JournalEntry
+from headrace.system.key_states import KeyState
 from headrace.system.machine_use import Own, snapshot, usable_cpus, use_between
 from headrace.system.node_limits import node_limits
 from headrace.system.owned import show_folder, work_directory
-from headrace.targets.node_storage import NodeStorage
 
 AGENT = "agent."
 """Prefix of the methods of `Agent` in calls; those without a prefix are of `NodeService`."""
@@ -221,7 +219,7 @@ class NodeService:
         """End every job, and tear down the targets of this node: jobs may have files open there."""
         self._beats.close()
         self._local.close()
-        self._agent.storage.close()
+        self._agent.close()
 
     def serve(self, calls: int) -> None:
         """Answer calls and send events until the input ends, or the engine is silent for long."""
@@ -263,9 +261,13 @@ class NodeService:
             name = name.removeprefix(AGENT)
             declared, owner = getattr(Agent, name), self._agent
         elif name.startswith(STORAGE):
+            from headrace.targets.node_storage import NodeStorage
+
             name = name.removeprefix(STORAGE)
             declared, owner = getattr(NodeStorage, name), self._agent.storage
         elif name.startswith(METERS):
+            from headrace.meters.node_meters import NodeMeters
+
             name = name.removeprefix(METERS)
             declared, owner = getattr(NodeMeters, name), self._agent.meters
         else:

@@ -17,8 +17,8 @@ from headrace.launchers.remote.launcher import RemoteLauncher
 from headrace.launchers.remote.messages import Hello, NodeAbilities
 from headrace.launchers.remote.node_process import NodeService
 from headrace.system.cluster import NodeSettings
-from headrace.system.cluster_keys import KeyState
 from headrace.system.journal import Journal
+from headrace.system.key_states import KeyState
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from headrace.workloads import SET_FOR_JOBS
+from headrace.jobs import SET_FOR_JOBS
 
 
 def users_environment() -> dict[str, str]:
