@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -42,6 +42,15 @@ class CounterFile:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def read_once(path: str, size: int = 4096) -> bytes:
+    """Return the contents of a file of /proc or /sys. Raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(handle, size)
+    finally:
+        os.close(handle)
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -86,8 +95,7 @@ def possible(counted: Times, lifetimes_ns: int) -> tuple[Times, bool]:
     return Times(counted.run_ns, counted.wait_cpu_ns, min(counted.wait_block_ns, asleep_ns)), True
 
 
-@dataclass(frozen=True)
-class IoCounts:
+class IoCounts(msgspec.Struct, frozen=True):
     """/proc/PID/io: a process, its finished threads, and its children that were waited for."""
 
     read_chars: int = 0
@@ -100,18 +108,32 @@ class IoCounts:
 
     def __add__(self, other: IoCounts) -> IoCounts:
         return IoCounts(
-            *(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True))
+            self.read_chars + other.read_chars,
+            self.read_calls + other.read_calls,
+            self.read_bytes + other.read_bytes,
+            self.write_bytes + other.write_bytes,
         )
 
     def __sub__(self, earlier: IoCounts) -> IoCounts:
         """Return the increase since `earlier`, never below zero."""
         return IoCounts(
-            *(max(0, now - its) for now, its in zip(astuple(self), astuple(earlier), strict=True))
+            max(0, self.read_chars - earlier.read_chars),
+            max(0, self.read_calls - earlier.read_calls),
+            max(0, self.read_bytes - earlier.read_bytes),
+            max(0, self.write_bytes - earlier.write_bytes),
         )
 
     def at_least(self, other: IoCounts) -> IoCounts:
         """Return the larger of each value: a counter does not go back."""
-        return IoCounts(*map(max, astuple(self), astuple(other)))
+        return IoCounts(
+            max(self.read_chars, other.read_chars),
+            max(self.read_calls, other.read_calls),
+            max(self.read_bytes, other.read_bytes),
+            max(self.write_bytes, other.write_bytes),
+        )
+
+
+NOTHING_MOVED = IoCounts()
 
 
 @dataclass(frozen=True)
@@ -195,13 +217,11 @@ def thread_count(pid: int) -> int:
 def io_counts(pid: int) -> IoCounts:
     """Return the bytes a process moved; zeros when it no longer exists or is not readable."""
     try:
-        with CounterFile(f"/proc/{pid}/io") as file:
-            fields = dict(line.split(b": ") for line in file.read().splitlines())
+        words = read_once(f"/proc/{pid}/io").split()
     except OSError:
-        return IoCounts()
-    return IoCounts(
-        *(int(fields[name]) for name in (b"rchar", b"syscr", b"read_bytes", b"write_bytes"))
-    )
+        return NOTHING_MOVED
+    # rchar, wchar, syscr, syscw, read_bytes, write_bytes: each a name and its value
+    return IoCounts(int(words[1]), int(words[5]), int(words[9]), int(words[11]))
 
 
 def descendants(pid: int) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def machine_facts() -> MachineFacts:
     return MachineFacts(
         host=platform.node(),
         kernel=platform.release(),
-        headrace=version("headrace"),
+        headrace=_own_version(),
         python=platform.python_version(),
         cpu_model=cpu_model(),
         cpus=len(os.sched_getaffinity(0)),
@@ -38,6 +39,13 @@ def machine_facts() -> MachineFacts:
     )
 
 
+@cache
+def _own_version() -> str:
+    """Return the version of the code that runs, whatever is installed meanwhile."""
+    return version("headrace")
+
+
+@cache
 def cpu_model() -> str:
     """Return the name of the CPU as the kernel has it, or else the machine's architecture."""
     try:

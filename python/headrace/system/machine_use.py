@@ -12,7 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.system.accounting import NS_PER_TICK, CounterFile, IoCounts, pressure_totals_us
+from headrace.system.accounting import (
+    NOTHING_MOVED,
+    NS_PER_TICK,
+    CounterFile,
+    pressure_totals_us,
+)
 from headrace.system.cgroups import cpu_quota, throttled_s
 from headrace.system.identity import is_alive
 from headrace.system.journal import Journal
@@ -262,7 +267,7 @@ def _told_apart(before: Snapshot, after: Snapshot, cpus: frozenset[int], own: Ow
         before.processes, after.processes, os.cpu_count() or 1, window_s
     ).items():
         process, first = after.processes[key], before.processes.get(key)
-        moved = process.io - (first.io if first is not None else IoCounts())
+        moved = process.io - (first.io if first is not None else NOTHING_MOVED)
         if process.kernel:
             sums.kernel_s += used_ns / 1e9
         elif key in jobs:

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,8 @@ class Mount:
 
 
 def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), text)
 
 
@@ -63,6 +66,12 @@ def parse_mountinfo(text: str) -> list[Mount]:
 
     A line has fields, any number of optional fields, ` - `, and three more fields.
     """
+    return list(_parsed(text))
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> tuple[Mount, ...]:
+    """Return the mounts once for a text: each trial reads the same table several times."""
     found: list[Mount] = []
     for line in text.splitlines():
         here, _, there = line.partition(" - ")
@@ -79,7 +88,7 @@ def parse_mountinfo(text: str) -> list[Mount]:
                 super_options=tuple(_unescape(super_options).split(",")),
             )
         )
-    return found
+    return tuple(found)
 
 
 def mount_of(path: Path) -> Mount:

@@ -11,10 +11,11 @@ import contextlib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.system.accounting import NS_PER_TICK, CounterFile, IoCounts, io_counts
+import msgspec
+
+from headrace.system.accounting import NOTHING_MOVED, NS_PER_TICK, IoCounts, io_counts, read_once
 
 _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD of include/linux/sched.h, in the field `flags` of /proc/PID/stat."""
@@ -25,8 +26,7 @@ Key = tuple[int, int]
 """Process id and start time in ticks: unique within one boot."""
 
 
-@dataclass(frozen=True)
-class ProcessUse:
+class ProcessUse(msgspec.Struct, frozen=True):
     """Resources that one process has used so far."""
 
     key: Key
@@ -58,15 +58,16 @@ def read_processes() -> dict[Key, ProcessUse]:
     found: dict[Key, ProcessUse] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - one call per trial, over all processes
         if name.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError):
+            try:
                 process = _read_process(name)
-                found[process.key] = process
+            except (OSError, ValueError, IndexError):
+                continue
+            found[process.key] = process
     return found
 
 
 def _read_process(pid: str) -> ProcessUse:
-    with CounterFile(f"/proc/{pid}/stat") as file:
-        head, _, rest = file.read().rpartition(b")")
+    head, _, rest = read_once(f"/proc/{pid}/stat").rpartition(b")")
     fields = rest.split()  # the first is field 3 of proc(5)
     threads, kernel = int(fields[17]), bool(int(fields[6]) & _KERNEL_THREAD)
     ticks_ns = (int(fields[11]) + int(fields[12])) * NS_PER_TICK
@@ -80,7 +81,7 @@ def _read_process(pid: str) -> ProcessUse:
         wait_ns=wait_ns,
         ticks_ns=ticks_ns,
         ended_ns=(int(fields[13]) + int(fields[14])) * NS_PER_TICK,
-        io=IoCounts() if kernel else io_counts(int(pid)),
+        io=NOTHING_MOVED if kernel else io_counts(int(pid)),
     )
 
 
@@ -98,8 +99,7 @@ def _scheduled_ns(pid: str, threads: int) -> tuple[int, int]:
 
 
 def _schedstat(path: str) -> tuple[int, int]:
-    with CounterFile(path, 128) as file:
-        run, wait = file.read().split()[:2]
+    run, wait = read_once(path, 128).split()[:2]
     return int(run), int(wait)
 
 
