@@ -218,6 +218,9 @@ class Child:
         last_words = next((said for output in self._outputs if (said := _tail(output))), "")
         return ChildEnd(self._name, exit_code, self._killed, 0, last_words)
 
+    def _until_look_ms(self) -> float:
+        return max(0.0, self._began_s + self._next_look_s - time.monotonic()) * 1000 + 1
+
     def _wait_looking(self) -> None:
         try:
             descriptor = os.pidfd_open(self.pid)
@@ -226,7 +229,7 @@ class Child:
         try:
             ended = select.poll()
             ended.register(descriptor, select.POLLIN)
-            while not ended.poll(1000 * (self._next_look_s + self._began_s - time.monotonic()) + 1):
+            while not ended.poll(self._until_look_ms()):
                 self.look()
         finally:
             os.close(descriptor)
