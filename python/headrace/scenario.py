@@ -344,6 +344,15 @@ class Repeat(TypedDict):
     steps: list[Step]
 
 
+class Parallel(TypedDict):
+    """Let threads of the job share parts of its work."""
+
+    do: Literal["parallel"]
+    threads: int
+    begin: NotRequired[list[Step]]
+    parts: list[list[Step]]
+
+
 Stage = TypedDict(
     "Stage",
     {
@@ -370,6 +379,7 @@ Step = (
     | AccessList
     | Requests
     | Repeat
+    | Parallel
     | Stage
 )
 """One step of a job."""

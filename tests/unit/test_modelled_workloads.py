@@ -3,6 +3,7 @@ for."""
 
 from __future__ import annotations
 
+import json
 import os
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from headrace import _core
 from headrace.datasets import DatasetSpec, materialise
 from headrace.datasets.layout import layout_of_dataset, layout_of_file
 from headrace.readers.asking import join_over_gaps, read_buffers
@@ -154,3 +156,67 @@ def test_fio_s_words_become_requests() -> None:
     # fio sleeps at its start, and until it sees that its clients have ended.
     wanted = ["compute", "wait", "create", "requests", "fsync", "close", "wait"]
     assert [step["do"] for step in job.steps] == wanted
+
+
+@pytest.mark.parametrize("layout_format", ["ttree", "rntuple"])
+@pytest.mark.parametrize("kind", ["analysis", "skim"])
+def test_threads_share_the_clusters_of_a_job(kind: str, layout_format: str) -> None:
+    data = {**SPEC, "events": 20_000, "format": layout_format}
+    wanted = {"reader": "rdataframe", "data": data, **({} if kind != "skim" else {"fraction": 1.0})}
+
+    def made(threads: int) -> list[Any]:
+        return workload(kind, threads=threads, **wanted).profile(None).steps
+
+    assert made(1) == workload(kind, **wanted).profile(None).steps
+    alone = made(1)
+    assert not [step for step in alone if step["do"] == "parallel"]
+    for threads in (2, 3, 7):
+        steps = made(threads)
+        (shared,) = (step for step in steps if step["do"] == "parallel")
+        inner = [step for part in shared["parts"] for step in part]
+        runs = [step for step in inner if step["do"] == "sequence"]
+        assert shared["threads"] == threads
+        assert sum(run["events"] for run in runs) == 20_000
+        assert [run["first_event"] for run in runs] == sorted(run["first_event"] for run in runs)
+        if layout_format == "rntuple":
+            assert len(shared["parts"]) == threads
+            assert [step["do"] for step in shared["begin"]] == ["open"]
+            assert inner == alone[alone.index(inner[0]) :][: len(inner)]
+        else:
+            assert len(shared["parts"]) == min(20, 10 * threads)
+            assert [step["do"] for step in shared["begin"]] == ["open", "sequence"]
+        sizes = [len(part) for part in shared["parts"]]
+        assert max(sizes) - min(sizes) <= (3 if kind == "skim" else 1)
+
+
+def test_threads_of_a_simulated_job_are_as_many_times_as_fast_on_a_core_each() -> None:
+    options = {"reader": "rdataframe", "data": {**SPEC, "events": 40_000, "format": "rntuple"}}
+
+    def wall_ns(threads: int) -> int:
+        job = workload("analysis", threads=threads, **options).profile(None)
+        shared = [step for step in job.steps if step["do"] == "parallel" or "first_event" in step]
+        (one,) = simulated_without_waits(job, [{"do": "open", "file": "data"}, *shared])
+        wall_ns = one["end_ns"] - one["start_ns"]
+        assert sum(one["ledger"].values()) == wall_ns
+        return wall_ns
+
+    alone = wall_ns(1)
+    for threads in (2, 8):
+        assert alone / wall_ns(threads) == pytest.approx(threads, rel=0.02)
+
+
+def simulated_without_waits(job: ModelledJob, steps: list[Any]) -> list[Any]:
+    """Return the jobs of a simulation on eight cores, whose storage takes no time."""
+    rates = {"read_bytes_per_s": 1e18, "write_bytes_per_s": 1e18, "idle_w": 0.0, "active_w": 0.0}
+    ideal = {"capacity_bytes": 10**12, "read_ns": 0, "write_ns": 0, **rates}
+    volume = {"name": "data", "ideal": ideal, "filesystem": {"kind": "xfs"}}
+    node = {"name": "node", "cores": 8, "memory_bytes": 10**11, "call_ns": 0, "volumes": [volume]}
+    made = {
+        "name": "threads",
+        "seed": 1,
+        "nodes": [{**node, "copy_bytes_per_s": 1e15}],
+        "files": [{**job.files[0], "on": {"volume": "data"}}],
+        "profiles": [{"name": "job", "steps": steps}],
+        "run": {"profile": "job", "slots_per_node": 1, "load": {"kind": "batch", "jobs": 1}},
+    }
+    return json.loads(_core.simulate_json(json.dumps(made)))["jobs"]

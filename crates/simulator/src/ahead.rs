@@ -54,6 +54,9 @@ impl World<'_> {
     pub(super) fn reader_step(&mut self, task: TaskId) -> Flow {
         let t = &self.tasks[task];
         let Some(parent) = t.ahead.parent else { return Flow::Done };
+        if t.part.is_some_and(|part| part.end == t.pc) {
+            return Flow::Done;
+        }
         let Some(instruction) = self.program.get(t.pc as usize) else { return Flow::Done };
         if instruction.ahead() == 0 {
             return match *instruction {
@@ -65,6 +68,7 @@ impl World<'_> {
                 | Instruction::Create { .. }
                 | Instruction::Delete { .. }
                 | Instruction::Stage { .. }
+                | Instruction::Parallel(_)
                 | Instruction::Take { .. } => Flow::Done,
                 _ => self.advance(task),
             };
@@ -173,6 +177,7 @@ impl World<'_> {
         reader.pending_cpu_ns = 0;
         reader.held_bytes = 0;
         reader.group = None;
+        (reader.team, reader.thread_of) = (None, None);
         reader.ahead = Ahead { is_reader: true, parent: Some(task), ..Ahead::default() };
         let reader = self.tasks.insert(reader);
         self.tasks[task].ahead.reader = Some(reader);

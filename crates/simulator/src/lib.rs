@@ -36,6 +36,7 @@ mod staging;
 mod steps;
 mod storage;
 mod task;
+mod threads;
 mod upstream;
 mod vectored;
 mod world;

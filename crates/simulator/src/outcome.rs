@@ -121,6 +121,9 @@ pub struct JobOutcome {
     pub failed: bool,
     /// Still running when the sustained load ended.
     pub unfinished: bool,
+    /// CPU time of its threads beyond the ledger's, which is that of the mean thread.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_cpu_ns: u64,
 }
 
 impl JobOutcome {

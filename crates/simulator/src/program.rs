@@ -64,6 +64,8 @@ pub(crate) enum Instruction {
     Again {
         start: u32,
     },
+    /// Let threads execute the parts, which follow; then go on at `end`.
+    Parallel(Box<Parallel>),
     Stage {
         from: u32,
         to: u32,
@@ -141,6 +143,17 @@ pub(crate) struct Requests {
     pub cpu_ns: u64,
     pub span: u64,
     pub access: Access,
+}
+
+/// First instruction of a piece of the program, and the one after its last.
+pub(crate) type Extent = (u32, u32);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Parallel {
+    pub threads: u32,
+    pub begin: Extent,
+    pub parts: Box<[Extent]>,
+    pub end: u32,
 }
 
 impl Instruction {
@@ -222,14 +235,12 @@ pub(crate) fn compile(
             Step::Sequence { .. } => at.sequence(step)?,
             Step::Requests { .. } => at.requests(step)?,
             Step::Repeat { times, steps } => {
-                let start = program.len() as u32;
-                program.push(Instruction::Loop { times: *times, end: 0 });
-                compile(steps, files, &at.here, program)?;
-                program.push(Instruction::Again { start });
-                let after = program.len() as u32;
-                if let Instruction::Loop { end, .. } = &mut program[start as usize] {
-                    *end = after;
-                }
+                compile_loop((*times, steps), files, &at.here, program)?;
+                continue;
+            }
+            Step::Parallel { threads, begin, parts } => {
+                at.positive("threads", u64::from(*threads))?;
+                compile_parallel((*threads, begin, parts), files, &at.here, program)?;
                 continue;
             }
             Step::Stage { from, to, chunk_bytes, background } => Instruction::Stage {
@@ -242,6 +253,59 @@ pub(crate) fn compile(
         };
         program.push(instruction);
     }
+    Ok(())
+}
+
+/// Compile a `Step::Repeat`: times and steps.
+fn compile_loop(
+    (times, steps): (u64, &[Step]),
+    files: &[FileSetSpec],
+    here: &str,
+    program: &mut Vec<Instruction>,
+) -> Result<(), ScenarioError> {
+    let start = program.len() as u32;
+    program.push(Instruction::Loop { times, end: 0 });
+    compile(steps, files, here, program)?;
+    program.push(Instruction::Again { start });
+    let after = program.len() as u32;
+    if let Instruction::Loop { end, .. } = &mut program[start as usize] {
+        *end = after;
+    }
+    Ok(())
+}
+
+/// Compile a `Step::Parallel`: threads, begin and parts.
+fn compile_parallel(
+    (threads, begin, parts): (u32, &[Step], &[Vec<Step>]),
+    files: &[FileSetSpec],
+    here: &str,
+    program: &mut Vec<Instruction>,
+) -> Result<(), ScenarioError> {
+    let start = program.len();
+    let nothing = Parallel { threads, begin: (0, 0), parts: Box::default(), end: 0 };
+    program.push(Instruction::Parallel(Box::new(nothing)));
+    let mut extents = Vec::with_capacity(1 + parts.len());
+    for (number, steps) in std::iter::once(begin).chain(parts.iter().map(Vec::as_slice)).enumerate()
+    {
+        let place = match number {
+            0 => format!("{here}.begin"),
+            _ => format!("{here}.parts[{}]", number - 1),
+        };
+        let divided = |step: &Step| {
+            matches!(step, Step::Parallel { .. } | Step::Stage { .. } | Step::Take { .. })
+        };
+        if let Some(index) = steps.iter().position(divided) {
+            let place = format!("{place}.steps[{index}]");
+            return Err(ScenarioError::new(place, "this step", "no parallel, stage or take"));
+        }
+        let from = program.len() as u32;
+        compile(steps, files, &place, program)?;
+        extents.push((from, program.len() as u32));
+    }
+    let end = program.len() as u32;
+    let begin = extents.remove(0);
+    let parallel = Parallel { threads, begin, parts: extents.into_boxed_slice(), end };
+    program[start] = Instruction::Parallel(Box::new(parallel));
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use headrace_model::request::Medium;
 use headrace_model::Nanos;
 use rayon::prelude::*;
 
+use crate::ids::TaskId;
 use crate::outcome::{
     DriveOutcome, EnergyOutcome, HostOutcome, LatencyOutcome, Outcome, ServiceOutcome,
 };
@@ -150,25 +151,35 @@ impl World<'_> {
         for slot in self.feeder.slots.clone() {
             let Some(task) = slot.task else { continue };
             let job = self.tasks[task].job.index();
-            if self.tasks[task].state == State::Cpu {
-                // The completed part of unfinished work is unknown: estimate it from the share of
-                // the cores.
-                let t = &mut self.tasks[task];
-                let span = end - t.since;
-                t.since = end;
-                let host = &self.hosts[t.host as usize];
-                let group =
-                    if host.is_node { &self.scenario.nodes } else { &self.scenario.servers };
-                let cores = f64::from(group[host.spec as usize].cores);
-                let share = (cores / host.cpu.runnable().max(1) as f64).min(1.0);
-                let on_cpu = (span as f64 * share) as u64;
-                self.jobs[job].ledger.on_cpu_ns += on_cpu;
-                self.jobs[job].ledger.wait_cpu_ns += span - on_cpu;
+            let others = self.tasks[task].team.as_ref().map(|team| team.others.clone());
+            for thread in others.into_iter().flatten() {
+                self.end_unfinished_thread(thread, end);
             }
-            self.enter(task, State::Other, Phase::None);
+            self.end_unfinished_thread(task, end);
+            self.end_team(task);
             self.jobs[job].end_ns = end;
             self.jobs[job].unfinished = true;
         }
+    }
+
+    /// Charge the time of a thread that runs when the run ends.
+    fn end_unfinished_thread(&mut self, task: TaskId, end: Nanos) {
+        if self.tasks[task].state == State::Cpu {
+            // The completed part of unfinished work is unknown: estimate it from the share of the
+            // cores.
+            let t = &mut self.tasks[task];
+            let span = end - t.since;
+            t.since = end;
+            let host = &self.hosts[t.host as usize];
+            let group = if host.is_node { &self.scenario.nodes } else { &self.scenario.servers };
+            let cores = f64::from(group[host.spec as usize].cores);
+            let share = (cores / host.cpu.runnable().max(1) as f64).min(1.0);
+            let on_cpu = (span as f64 * share) as u64;
+            let (ledger, _) = self.accounts(task);
+            ledger.on_cpu_ns += on_cpu;
+            ledger.wait_cpu_ns += span - on_cpu;
+        }
+        self.enter(task, State::Other, Phase::None);
     }
 
     /// Return the results of hosts, and the energy of machines and drives.

@@ -13,7 +13,7 @@ impl World<'_> {
             let t = &self.tasks[task];
             if self.jobs[t.job.index()].failed && t.copying.is_none() {
                 // The completion of its pending operations calls this function again.
-                if t.waiting_ops == 0 {
+                if t.waiting_ops == 0 && !self.awaits_threads(task) {
                     self.finish_task(task);
                 }
                 return;
@@ -53,6 +53,9 @@ impl World<'_> {
     pub(super) fn step(&mut self, task: TaskId) -> Flow {
         let t = &self.tasks[task];
         let (pc, progress) = (t.pc, t.progress);
+        if t.part.is_some_and(|part| part.end == pc) {
+            return self.next_part(task);
+        }
         let Some(instruction) = self.program.get(pc as usize) else { return Flow::Done };
         // Most instructions block at most once and are complete when the process resumes.
         if progress == Progress::Ending {
@@ -75,6 +78,7 @@ impl World<'_> {
                 self.events_step(task, &events)
             }
             Instruction::Sequence(_) => self.sequence_step(task),
+            Instruction::Parallel(_) => self.start_team(task),
             Instruction::Requests(requests) => {
                 let requests = **requests;
                 self.requests_step(task, &requests)
@@ -161,6 +165,7 @@ impl World<'_> {
             | Instruction::Pattern(_)
             | Instruction::Events(_)
             | Instruction::Sequence(_)
+            | Instruction::Parallel(_)
             | Instruction::Requests(_) => Flow::On,
         }
     }

@@ -55,6 +55,9 @@ impl World<'_> {
             copying: None,
             take_waits: false,
             ahead: Ahead::default(),
+            team: None,
+            thread_of: None,
+            part: None,
             clients: Vec::new(),
             held_bytes: 0,
             group: None,
@@ -75,22 +78,22 @@ impl World<'_> {
         if t.aside() || span == 0 {
             return;
         }
-        let job = &mut self.jobs[t.job.index()];
+        let (ledger, phases) = self.accounts(task);
         match was {
-            State::Cpu => job.ledger.on_cpu_ns += span,
-            State::Block => job.ledger.wait_block_ns += span,
-            State::Network => job.ledger.wait_network_ns += span,
-            State::Other => job.ledger.other_ns += span,
+            State::Cpu => ledger.on_cpu_ns += span,
+            State::Block => ledger.wait_block_ns += span,
+            State::Network => ledger.wait_network_ns += span,
+            State::Other => ledger.other_ns += span,
         }
         match was_phase {
             Phase::None => {}
-            Phase::StageIn => job.phases.stage_in_ns += span,
-            Phase::Read => job.phases.read_ns += span,
-            Phase::Write => job.phases.write_ns += span,
-            Phase::Metadata => job.phases.metadata_ns += span,
+            Phase::StageIn => phases.stage_in_ns += span,
+            Phase::Read => phases.read_ns += span,
+            Phase::Write => phases.write_ns += span,
+            Phase::Metadata => phases.metadata_ns += span,
             Phase::Open => {
-                job.phases.metadata_ns += span;
-                job.phases.open_ns += span;
+                phases.metadata_ns += span;
+                phases.open_ns += span;
             }
         }
     }
@@ -99,6 +102,7 @@ impl World<'_> {
     pub fn charge_job(&mut self, job: JobId, cpu_ns: u64) {
         let task = self.feeder.task_of_job[job.index()];
         if let Some(task) = task {
+            let task = self.thread_in_turn(task);
             self.tasks[task].pending_cpu_ns += cpu_ns;
         }
     }
@@ -129,7 +133,7 @@ impl World<'_> {
         t.since = now;
         t.state = State::Other;
         if !t.aside() {
-            let ledger = &mut self.jobs[t.job.index()].ledger;
+            let (ledger, _) = self.accounts(task);
             ledger.on_cpu_ns += on_cpu;
             ledger.wait_cpu_ns += elapsed - on_cpu;
         }
@@ -163,10 +167,14 @@ impl World<'_> {
         if self.tasks[task].ahead.is_reader {
             return self.end_reader(task);
         }
+        if self.tasks[task].thread_of.is_some() {
+            return self.end_thread(task);
+        }
         self.abandon_reader(task);
         self.hold_memory(task, 0);
         self.leave_group(task);
         self.enter(task, State::Other, Phase::None);
+        self.end_team(task);
         self.packet_failed(task);
         for set in 0..self.scenario.files.len() as u32 {
             self.drop_file(task, set);

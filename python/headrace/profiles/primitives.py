@@ -42,6 +42,15 @@ def primitives(
         yield from _of(step, file_bytes, stream)
 
 
+def inner_steps(step: Step) -> list[Step]:
+    """Return the steps within a step: those of a loop, or of the parts that threads share."""
+    if step["do"] == "repeat":
+        return step["steps"]
+    if step["do"] == "parallel":
+        return [*step.get("begin", []), *(inner for part in step["parts"] for inner in part)]
+    return []
+
+
 _CHANGING = frozenset({"create", "delete", "write", "truncate", "allocate", "reserve"})
 
 
@@ -49,8 +58,8 @@ def changed_by(steps: Sequence[Step]) -> frozenset[str]:
     """Return the names of the file sets that the steps write to, make anew, resize or remove."""
     found: set[str] = set()
     for step in steps:
-        if step["do"] == "repeat":
-            found |= changed_by(step["steps"])
+        if inner := inner_steps(step):
+            found |= changed_by(inner)
         elif _changes(step):
             found.add(str(step.get("file", "")))
     return frozenset(found)
@@ -96,6 +105,9 @@ def _of(step: Step, file_bytes: Mapping[str, int], stream: random.Random) -> Ite
         for _ in range(step["times"]):
             for inner in step["steps"]:
                 yield from _of(inner, file_bytes, stream)
+    elif step["do"] == "parallel":
+        for inner in inner_steps(step):
+            yield from _of(inner, file_bytes, stream)
     elif step["do"] == "sequence":
         yield from _sequence(step)
     elif step["do"] == "pattern":

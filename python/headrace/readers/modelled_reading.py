@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from headrace.datasets.layout import FileLayout
+from headrace.errors import HeadraceError
 from headrace.jobs import ModelledJob
 from headrace.readers import costs
 from headrace.readers.asking import Asked, asked, opening
 from headrace.readers.modelled_data import ModelledData
 from headrace.readers.options import ReadingOptions
 from headrace.readers.uproot_reader import FEW_COLUMNS
-from headrace.scenario import Access, AccessList, FileSet, Packets, Step
+from headrace.scenario import Access, AccessList, FileSet, Packets, Parallel, Step
 
 FILE = "data"
 """Name of the file set that is read."""
@@ -24,6 +26,9 @@ JOB_MEMORY_BYTES = 400_000_000
 
 CLUSTERS_AHEAD = 1
 """Clusters of an RNTuple that ROOT reads ahead (RNTupleReadOptions: a bunch of one cluster)."""
+
+TASKS_PER_THREAD = 10
+"""ROOT's TTreeProcessorMT::GetTasksPerWorkerHint (6.40)."""
 
 _NS_A_S = 1_000_000_000
 
@@ -43,6 +48,8 @@ def modelled_reading(
     `packets`: it gets packets of clusters of any file. `after_run` returns further steps after each
     run of events.
     """
+    if packets and options.threads > 1:
+        raise HeadraceError("jobs that are fed by packets have one thread: threads = 1")
     layout = data.layout
     cost = costs.READING[options.reader, data.format]
     byte_ns = cost.byte_ns + (costs.DECOMPRESSION_NS[data.codec] if data.compressed else 0.0)
@@ -57,10 +64,11 @@ def modelled_reading(
         step_events=options.step_events,
         fraction=fraction,
         cut=data.own is not None,
-        by_cluster=packets,
+        by_cluster=packets or options.threads > 1,
         besides=data.besides(read, options.reader),
     )
     steps = _opening(options, layout, cost.open_ns + cost.listed_ns * len(layout.pieces), access)
+    worked: list[list[Step]] = []
     for run in runs:
         work = round(
             costs.STEP_NS[options.reader]
@@ -74,9 +82,8 @@ def modelled_reading(
             step["ahead"] = ahead
         elif (vector := _together(options, run, columns)) > 1 and not page_by_page:
             step["vector"] = vector
-        steps.append(step)
-        if after_run is not None:
-            steps += after_run(run)
+        worked.append([step, *(after_run(run) if after_run is not None else [])])
+    steps += _shared(options.threads, worked, steps, is_ntuple=data.format == "rntuple")
     steps.append({"do": "close", "file": FILE})
     return ModelledJob(
         steps=steps,
@@ -86,6 +93,30 @@ def modelled_reading(
         packets=_packets(layout, runs),
         description={"layout": data.description},
     )
+
+
+def _shared(
+    threads: int, worked: Sequence[list[Step]], opening: Sequence[Step], *, is_ntuple: bool
+) -> list[Step]:
+    """Return the steps of all runs of events, in turn or shared by threads as RDataFrame does it.
+
+    A TTree is cut into at most ten tasks per thread, which take them in order; each thread opens
+    the file for itself (TTreeProcessorMT). An RNTuple is cut into one range of clusters per thread,
+    which share its metadata (RNTupleDS::PrepareNextRanges).
+    """
+    if threads == 1:
+        return [step for each in worked for step in each]
+    parts = min(threads if is_ntuple else TASKS_PER_THREAD * threads, len(worked))
+    edges = [-(-len(worked) * number // parts) for number in range(parts + 1)]
+    together: Parallel = {
+        "do": "parallel",
+        "threads": threads,
+        "begin": list(opening[:1] if is_ntuple else opening),
+        "parts": [
+            [step for each in worked[begin:end] for step in each] for begin, end in pairwise(edges)
+        ],
+    }
+    return [together]
 
 
 def _together(options: ReadingOptions, run: Asked, columns: Sequence[str] | None) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from headrace.datasets.data import Data
 from headrace.datasets.own_files import OwnFiles, anchored_files
@@ -38,12 +38,28 @@ class ReadingOptions(BaseModel):
         ge=1,
         description="events that uproot holds in memory at once, rounded up to whole clusters",
     )
+    threads: int = Field(
+        1,
+        ge=1,
+        le=1024,
+        description="threads of one job that share its clusters, as RDataFrame's with implicit "
+        "multithreading; simulated only",
+    )
     verify: bool = Field(
         False,
         description="compare each file with the data set's manifest, if that lies beside it: size, "
         "number of events and, by reading it once more when the job has done its work, "
         "contents",
     )
+
+    @model_validator(mode="after")
+    def _threads_of_rdataframe(self) -> Self:
+        if self.threads > 1 and self.reader != "rdataframe":
+            raise ValueError(
+                f'threads = {self.threads} needs reader = "rdataframe"; the others read in one '
+                "thread"
+            )
+        return self
 
     @classmethod
     def anchored(cls, written: dict[str, object], base: Path) -> dict[str, object]:
@@ -83,6 +99,14 @@ class ReadingOptions(BaseModel):
 
 def reader_problems(options: ReadingOptions, needed_by: str) -> list[Problem]:
     """Return what this machine lacks for the reader."""
+    if options.threads > 1:
+        return [
+            Problem(
+                what=f"measured jobs of {options.threads} threads",
+                needed_by=needed_by,
+                remedy="headrace simulate, or threads = 1",
+            )
+        ]
     if options.reader != "uproot" and importlib.util.find_spec("ROOT") is None:
         return [
             Problem(

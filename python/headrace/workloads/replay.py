@@ -16,7 +16,7 @@ from typing_extensions import override
 from headrace.catalog.tables import CatalogProfile, ProfileFiles
 from headrace.errors import HeadraceError, Problem
 from headrace.profiles.outlined import outline_note
-from headrace.profiles.primitives import Primitive, changed_by, primitives
+from headrace.profiles.primitives import Primitive, changed_by, inner_steps, primitives
 from headrace.profiles.replaying import Replayer
 from headrace.profiles.scenario import scenario_steps
 from headrace.profiles.steps import Op, load, profile_table
@@ -379,8 +379,7 @@ def _all_steps(steps: Sequence[Step]) -> list[Step]:
     found: list[Step] = []
     for step in steps:
         found.append(step)
-        if step["do"] == "repeat":
-            found += _all_steps(step["steps"])
+        found += _all_steps(inner_steps(step))
     return found
 
 
@@ -388,6 +387,10 @@ def _without_thinking(step: Step) -> Step:
     """Return a step without CPU work and sleep."""
     if step["do"] == "repeat":
         return {**step, "steps": [_without_thinking(inner) for inner in step["steps"]]}
+    if step["do"] == "parallel":
+        parts = [[_without_thinking(inner) for inner in part] for part in step["parts"]]
+        begin = [_without_thinking(inner) for inner in step.get("begin", [])]
+        return {**step, "begin": begin, "parts": parts}
     zeroed = {
         key: value
         for key, value in step.items()
@@ -410,4 +413,8 @@ def _changed(step: Step, parameters: Mapping[str, float | int | str]) -> Step:
         changed[key] = given
     if step["do"] == "repeat":
         changed["steps"] = [_changed(inner, parameters) for inner in step["steps"]]
+    if step["do"] == "parallel":
+        parts = [[_changed(inner, parameters) for inner in part] for part in step["parts"]]
+        begin = [_changed(inner, parameters) for inner in step.get("begin", [])]
+        changed |= {"begin": begin, "parts": parts}
     return cast("Step", changed)

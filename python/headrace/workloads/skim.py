@@ -84,6 +84,10 @@ class SkimOptions(ReadingOptions, WorkloadOptions):
             raise ValueError(
                 "min_leptons is for generated data; of your own files keep says how many survive"
             )
+        if self.threads > 1 and self.fraction < 1:
+            raise ValueError(
+                f"threads = {self.threads} needs fraction = 1: RDataFrame's Range has one thread"
+            )
         return self
 
 

@@ -124,6 +124,8 @@ class StageOptions(ReplayOptions):
                 'give job = { kind = "scan" } (or analysis, skim) to measure, or profile to '
                 "simulate"
             )
+        if self.job is not None and self.job.threads > 1:
+            raise ValueError("a staged job has one thread: job.threads = 1")
         if self.input == "remote" and self.pcache:
             raise ValueError(
                 "what is read remotely goes through no cache: pcache needs staged input"

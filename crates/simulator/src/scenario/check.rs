@@ -25,6 +25,9 @@ fn fraction(path: String, value: f64) -> Result<(), ScenarioError> {
     }
 }
 
+/// Most threads of a job.
+const MOST_THREADS: u32 = 4095;
+
 fn at_least_one(path: String, value: u64) -> Result<(), ScenarioError> {
     if value > 0 {
         Ok(())
@@ -466,6 +469,23 @@ impl Scenario {
             let share = |name: &str| self.files.iter().find(|f| f.name == name).map(|f| f.share);
             match step {
                 Step::Repeat { steps, .. } => self.check_staging(steps, &path)?,
+                Step::Parallel { .. } if self.run.feed != Feed::Files => {
+                    return Err(ScenarioError::new(path, "parallel", "no packets for such a job"));
+                }
+                Step::Parallel { threads, begin, parts } => {
+                    if !(1..=MOST_THREADS).contains(threads) {
+                        let allowed = format!("1 to {MOST_THREADS}");
+                        return Err(ScenarioError::new(
+                            format!("{path}.threads"),
+                            threads,
+                            allowed,
+                        ));
+                    }
+                    self.check_staging(begin, &format!("{path}.begin"))?;
+                    for (part, steps) in parts.iter().enumerate() {
+                        self.check_staging(steps, &format!("{path}.parts[{part}]"))?;
+                    }
+                }
                 Step::Stage { to, .. } if share(to) != Some(Share::New) => {
                     return Err(ScenarioError::new(
                         format!("{path}.to"),

@@ -302,6 +302,16 @@ pub enum Step {
         times: u64,
         steps: Vec<Step>,
     },
+    /// Threads of the job share parts of its work: each takes the next part when it has done one,
+    /// and the job continues when all parts are done (ROOT's TTreeProcessorMT). A thread has its
+    /// own position and read-ahead in each file; files that parts use are opened before.
+    Parallel {
+        threads: u32,
+        /// What every thread does first (ROOT's threads open the file themselves).
+        #[serde(default)]
+        begin: Vec<Step>,
+        parts: Vec<Vec<Step>>,
+    },
     /// Copy the next file of set `from` to a new file of set `to` (a `new` set), `chunk_bytes` at a
     /// time. With `background` the job continues meanwhile. The node's pCache, if there is one, is
     /// searched first.

@@ -38,7 +38,8 @@ pub(crate) use io::{Io, IoKind, Op, OpKind, OpStage, Parent};
 pub(crate) use journal::{Journal, JournalState};
 pub(crate) use series::Sampler;
 pub(crate) use task::{
-    Ahead, CopyStep, Copying, Flow, Packet, Phase, Progress, Staged, State, Task, TaskFile,
+    Ahead, CopyStep, Copying, Flow, Packet, Part, Phase, Progress, Staged, State, Task, TaskFile,
+    Team,
 };
 
 /// Event types. Small and `Copy`: the queue stores them by value.

@@ -9,6 +9,7 @@ use headrace_model::stream::Stream;
 use headrace_model::Nanos;
 
 use crate::ids::{InstanceId, JobId, TaskId};
+use crate::outcome::{Ledger, Phases};
 
 /// What a process is doing, as recorded in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +130,34 @@ pub(crate) struct Ahead {
     pub paused: bool,
 }
 
-/// A process.
+/// The threads of a job while they share its work; the job's first thread has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Team {
+    /// Threads besides the first that have not ended.
+    pub others: Vec<TaskId>,
+    pub threads: u32,
+    /// The next part that a thread takes.
+    pub next: usize,
+    pub since: Nanos,
+    /// Times of all threads, summed.
+    pub ledger: Ledger,
+    pub phases: Phases,
+    /// The first thread waits for the others.
+    pub awaits: bool,
+    /// Threads to which CPU time of requests was charged, in turn.
+    pub charged: usize,
+}
+
+/// The part of a job's work that a thread executes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// Instruction that has the parts.
+    pub of: u32,
+    /// Instruction after the part.
+    pub end: u32,
+}
+
+/// A process, or a thread of one.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub host: u32,
@@ -167,6 +195,10 @@ pub(crate) struct Task {
     pub copying: Option<Copying>,
     pub take_waits: bool,
     pub ahead: Ahead,
+    pub team: Option<Box<Team>>,
+    /// The first thread of the job; none if this is it.
+    pub thread_of: Option<TaskId>,
+    pub part: Option<Part>,
     /// Mounts of services whose client has started in the process.
     pub clients: Vec<u32>,
     /// Memory that it holds, in its host's `held_bytes`.

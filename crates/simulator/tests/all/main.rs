@@ -11,6 +11,7 @@ mod physics;
 mod requests;
 mod services;
 mod stored_data;
+mod threads;
 mod upstream;
 mod vectored;
 mod write_paths;

@@ -54,6 +54,7 @@ class SimulatedJob(TypedDict):
     errors: int
     failed: bool
     unfinished: bool
+    more_cpu_ns: NotRequired[int]
 
 
 class SimulatedHost(TypedDict):
