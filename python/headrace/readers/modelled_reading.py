@@ -102,12 +102,13 @@ def _shared(
 
     A TTree is cut into at most ten tasks per thread, which take them in order; each thread opens
     the file for itself (TTreeProcessorMT). An RNTuple is cut into one range of clusters per thread,
-    which share its metadata (RNTupleDS::PrepareNextRanges).
+    which share its metadata (RNTupleDS::PrepareNextRanges). The first parts have a cluster more.
     """
     if threads == 1:
         return [step for each in worked for step in each]
     parts = min(threads if is_ntuple else TASKS_PER_THREAD * threads, len(worked))
-    edges = [-(-len(worked) * number // parts) for number in range(parts + 1)]
+    least, more = divmod(len(worked), parts)
+    edges = [least * number + min(number, more) for number in range(parts + 1)]
     together: Parallel = {
         "do": "parallel",
         "threads": threads,
