@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from bokeh.document import Document
+from jinja2 import DictLoader, Environment
 
 from headrace.analysis.findings import Findings, Knee, LeftOut
 from headrace.report import write_report
-from headrace.report.html import render
+from headrace.report.html import environment, render
 from headrace.report.select import series_trials, shown_curves
 from headrace.report.tables import extra_tables
 from sample_findings import sample_findings, write_series
@@ -265,3 +266,23 @@ def test_what_is_the_same_in_every_row_stands_apart() -> None:
     assert table["rows"][2] == ["2", "127.0"]
     (single,) = extra_tables(replace(sample_findings(), extra_tables={"higgs": rows[:1]}))
     assert single["columns"] == ["trial", "peak_gev", "variable"]
+
+
+def test_templates_are_parsed_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = environment().get_template("report.html.j2")
+
+    def refused(*_: object, **__: object) -> None:
+        raise AssertionError("the template is parsed again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Environment, "_parse", refused)
+        again = environment().get_template("report.html.j2")
+    assert again is not first
+    changing = {"page": "one"}
+    made = environment()
+    made.loader = DictLoader(changing)
+    assert made.get_template("page").render() == "one"
+    changing["page"] = "another"
+    other = environment()
+    other.loader = DictLoader(changing)
+    assert other.get_template("page").render() == "another"

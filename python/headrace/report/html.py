@@ -34,7 +34,7 @@ from headrace.report.numbers import percent
 from headrace.report.page_data import page_data, provenance_of_metric, scaled_metrics
 from headrace.report.select import Shown, series_trials, shown_curves
 from headrace.report.series import SERVICES, TrialSeries, embedded_series
-from headrace.report.template_code import KeptTemplateCode
+from headrace.report.template_code import TEMPLATE_CODE
 
 CHOICES_AT_MOST = 6
 EFFECT_FIGURES_AT_MOST = 6
@@ -54,7 +54,7 @@ def environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        bytecode_cache=KeptTemplateCode(),
+        bytecode_cache=TEMPLATE_CODE,
     )
     shared: Any = made.globals
     shared.update(
