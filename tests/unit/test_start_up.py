@@ -132,6 +132,37 @@ def test_a_node_without_jobs_imports_no_models_and_starts_nothing(tmp_path: Path
     assert not said & {"headrace.meters", "headrace.targets", "headrace.workloads"}
 
 
+ENDING = """
+import atexit, gc, os, socket, sys
+def last():
+    kept = gc.get_freeze_count()
+    print("frozen" if kept > 10_000 else kept, file=sys.stderr)
+atexit.register(last)
+"""
+
+
+@pytest.mark.parametrize(
+    "process",
+    [
+        "import sys; sys.argv[1:] = ['--version']; from headrace.cli import main; main()",
+        "from headrace.launchers.remote.node_process import main; main()",
+        "ours, theirs = socket.socketpair(); ours.close(); sys.argv[1:] = [str(theirs.detach())]\n"
+        "from headrace.launchers.fork_server import main; main()",
+        "from headrace.datasets.writer_process import main; main()",
+    ],
+    ids=["command", "node", "fork server", "writer"],
+)
+def test_short_processes_end_without_a_search_for_garbage(process: str, tmp_path: Path) -> None:
+    """It takes as long as the imports of some commands."""
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING + process, str(tmp_path)],
+        input='{"spec": {"events": 1, "files": 1}, "numbers": []}',
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr.split()[-1] == "frozen", done.stderr
+
+
 @pytest.mark.slow
 def test_a_report_imports_no_bokeh(tmp_path: Path) -> None:
     """Its figures are written as what Bokeh's script reads (`headrace/report/bokeh_json.py`)."""

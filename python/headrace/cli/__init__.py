@@ -23,6 +23,7 @@ from headrace.cli._console import complain, err
 from headrace.cli._lean_help import import_help
 from headrace.cli._streams import secure_streams, silence_output
 from headrace.errors import ExitCode, HeadraceError
+from headrace.system.ending import end_without_search
 from headrace.system.stopping import exit_code as _stopped
 from headrace.system.stopping import interrupting
 
@@ -133,6 +134,7 @@ def main() -> None:
     # What a command imports stays: to look through it for garbage again and again takes a tenth of
     # a report's time.
     gc.set_threshold(50_000, 20, 100)
+    end_without_search()
     secure_streams()
     with interrupting():
         try:

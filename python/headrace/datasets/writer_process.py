@@ -17,6 +17,7 @@ from pathlib import Path
 
 from headrace.datasets.file_of_events import write_file
 from headrace.datasets.spec import DatasetSpec
+from headrace.system.ending import end_without_search
 
 
 def _say(message: dict[str, object]) -> None:
@@ -25,6 +26,7 @@ def _say(message: dict[str, object]) -> None:
 
 def main() -> int:
     """Run the process. Return 0, or 1 after a reported error."""
+    end_without_search()
     # Ctrl-C reaches every process of the terminal; the parent process decides what to do.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     request = json.loads(sys.stdin.readline())

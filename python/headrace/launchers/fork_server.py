@@ -28,6 +28,7 @@ from typing import Any, NoReturn
 from headrace.jobs import SET_FOR_JOBS
 from headrace.launchers import LauncherLostError
 from headrace.launchers.channel import Channel
+from headrace.system.ending import end_without_search
 from headrace.system.own_programs import own_code
 from headrace.system.signals import dispositions_kept
 
@@ -304,6 +305,7 @@ def _try_ledger() -> None:
 def main() -> None:
     """Run the fork server process."""
     die_with_parent()
+    end_without_search()
     # What every job needs is imported once, here, and not by each job after its fork.
     importlib.import_module("headrace.launchers.job")
     _try_ledger()

@@ -27,6 +27,7 @@ from typing import Any
 
 from headrace.errors import HeadraceError
 from headrace.protocols import filesystem_of, protocol_of
+from headrace.system.ending import end_without_search
 
 _PIECE_BYTES = 4 << 20
 COMPARED_BYTES = 2 << 30
@@ -121,6 +122,7 @@ def _unwind(*_: object) -> None:
 
 def main() -> int:
     """Run the process. Return 0, or 1 after an error reported on standard error."""
+    end_without_search()
     # SIGTERM unwinds the stack, so that no partial file is left.
     signal.signal(signal.SIGTERM, _unwind)
     task = sys.argv[1] if sys.argv[1] in ("--remove", "--compare") else ""

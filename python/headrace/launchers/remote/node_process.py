@@ -58,6 +58,7 @@ from headrace.launchers.remote.messages import (
 )
 from headrace.launchers.remote.predecessor import end_predecessor
 from headrace.system.capabilities import capabilities
+from headrace.system.ending import end_without_search
 from headrace.system.identity import start_ticks
 from headrace.system.journal import Journal, JournalEntry
 from headrace.system.key_states import KeyState
@@ -332,6 +333,7 @@ def main() -> None:
     """Serve the engine at the other end of standard input and output."""
     signal.signal(signal.SIGTERM, _stopped)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    end_without_search()
     answers = os.dup(1)
     os.dup2(2, 1)  # what libraries print is no message
     place = Path(sys.argv[1]) if len(sys.argv) > 1 else None
