@@ -11,6 +11,7 @@ is not what users have; no order can fail, as no modules import each other
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import json
@@ -21,7 +22,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -227,10 +228,46 @@ def _become(channel: socket.socket, out: int, err: int) -> _Order:
     return order
 
 
+def _end_with(command: Callable[[], None]) -> None:
+    """Run a command, and end this process as Python does, but without freeing each object.
+
+    That would copy most of the memory that it shares with the process it was forked from.
+    """
+    code = 0
+    try:
+        command()
+    except SystemExit as end:
+        if end.code is not None and not isinstance(end.code, int):
+            raise
+        code = end.code or 0
+    threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            code = 120  # as Python does
+    os._exit(code)
+
+
+def _use_once() -> None:
+    """Check a study and parse the page of a report, as most commands do.
+
+    Models are built, and plug-ins and templates found, at their first use.
+    """
+    from headrace.library import load_study
+    from headrace.report.html import environment
+
+    sys.path[0] = str(HEADRACE.parent)  # as `_become`: plug-ins are found once for a path
+    load_study(Path(__file__).parents[1] / "studies" / "quickstart.toml").plan()
+    environment().get_template("report.html.j2")
+
+
 def main() -> None:
     """Serve; in the process of a command, run it."""
     for name in (*LIBRARIES, *OWN):
         importlib.import_module(name)
+    _use_once()
     import gc
 
     gc.collect()
@@ -238,7 +275,7 @@ def main() -> None:
     if _serve(socket.socket(fileno=int(sys.argv[1]))) is not None:
         from headrace.cli import main as command
 
-        command()
+        _end_with(command)
 
 
 if __name__ == "__main__":
