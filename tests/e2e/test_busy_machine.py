@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from busy import SPIN, WRITE, programs
+from headrace.datasets import DatasetSpec
+from headrace.datasets.store import materialise
 from workspace import Workspace, small_study
 
 # Alone: they keep the machine busy, and judge whose load it is.
@@ -35,6 +37,10 @@ def in_memory() -> Iterator[Path]:
 
 def test_a_study_under_six_cpu_hogs_says_so(workspace: Workspace, in_memory: Path) -> None:
     study = workspace.study(small_study(in_memory, events=20_000, files=1, repeats=1, run=WARM))
+    # Data and the libraries of commands are there before the CPUs are shared with six others.
+    data = DatasetSpec.model_validate({"events": 20_000, "files": 1})
+    materialise(data, workspace.cache / "datasets")
+    workspace.run("validate", study)
     with programs(workspace.place, "busy_neighbour.py", SPIN, HOGS):
         ended = workspace.measure(study)
         examined = workspace.run("doctor")
