@@ -55,7 +55,7 @@ def main() -> int:
                 continue
             save(result_of(name, known[name], rows))
             print(f"{name}: {len(rows)} rows in {time.monotonic() - began:.1f} s")
-    PAGE.write_text(page(load()))
+    PAGE.write_text(page(load(), known))
     print(f"written: {os.path.relpath(PAGE)}")
     return 0
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from results import Result
-from rows import KINDS, Kind, Row
+from results import Result, command_of
+from rows import KINDS, Comparison, Kind, Row
 
 PAGE = Path(__file__).parents[2] / "docs/accuracy.md"
 WIDTH = 100
@@ -27,8 +27,8 @@ Everything here is written by this command from `benchmarks/accuracy/`: one file
 """
 
 
-def page(results: Sequence[Result]) -> str:
-    """Return the text of docs/accuracy.md."""
+def page(results: Sequence[Result], known: Mapping[str, Comparison]) -> str:
+    """Return the text of docs/accuracy.md; `known` comparisons may not have been run yet."""
     parts = [HEAD, "Each number has a kind:\n\n"]
     parts += [f"- **{kind}**: {said}.\n" for kind, said in KINDS.items()]
     parts.append(
@@ -36,6 +36,8 @@ def page(results: Sequence[Result]) -> str:
         "errs less.\nErrors in the first table are medians of their size.\n\n## All comparisons\n\n"
     )
     parts.append(_overview(results))
+    have = {result.name for result in results}
+    parts += [_not_run(name, known[name]) for name in known if name not in have]
     parts += [_section(result) for result in results]
     return "".join(parts)
 
@@ -52,6 +54,13 @@ def _overview(results: Sequence[Result]) -> str:
                 if rows:
                     lines.append(_line(result, kind, unit, rows))
     return "\n".join(lines) + "\n"
+
+
+def _not_run(name: str, comparison: Comparison) -> str:
+    """Return the line of a comparison without a result, and nothing else of it."""
+    blank = " | ".join(["–"] * 5)
+    command = command_of(name, comparison)
+    return f"| {comparison.model} | {comparison.title} | {blank} | not yet | `{command}` |\n"
 
 
 def _line(result: Result, kind: Kind, unit: str, rows: Sequence[Row]) -> str:

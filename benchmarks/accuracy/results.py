@@ -42,13 +42,18 @@ def result_of(name: str, comparison: Comparison, rows: list[Row]) -> Result:
         comparison.model,
         comparison.source,
         comparison.null,
-        comparison.command or f"make accuracy ONLY={name}",
+        command_of(name, comparison),
         comparison.notes,
         date.today().isoformat(),
         machine(),
         headrace.__version__,
         tuple(rows),
     )
+
+
+def command_of(name: str, comparison: Comparison) -> str:
+    """Return the command that runs a comparison."""
+    return comparison.command or f"make accuracy ONLY={name}"
 
 
 def save(result: Result) -> None:

@@ -73,6 +73,8 @@ class Comparison:
     """What a reader must know: assumptions with their sensitivity, what is left out."""
     command: str = ""
     """The command that repeats it, where it is not `make accuracy ONLY=NAME`."""
+    needs_quiet: bool = False
+    """Whether it refuses to record on a busy machine, and so may have no result yet."""
 
 
 class Missing(Exception):  # noqa: N818 - nothing failed: a comparison needs what is not here

@@ -72,3 +72,18 @@ def test_a_rehearsal_says_what_would_be_learnt(workspace: Workspace) -> None:
     assert "cpu.scan x 2" in said and "undetermined: target.ssd.drive_read" in said
     assert "do not trust it beyond 2 slots" in said
     assert "study.toml --site rehearsal/site.toml" in said
+
+
+def test_records_without_a_valid_trial_name_the_way_on(workspace: Workspace) -> None:
+    """As a busy machine leaves them."""
+    study = workspace.study(STUDY.replace("TARGETS", '["ssd"]'))
+    workspace.study(TRUTH, "truth.toml")
+    arguments = ("calibrate", study, "--rehearse", "truth.toml", "--results", "rehearsal")
+    assert workspace.run(*arguments).returncode == 0
+    for file in (workspace.place / "rehearsal").glob("trials/*/trial.json"):
+        record = json.loads(file.read_text())
+        record["validity"]["valid"] = False
+        file.write_text(json.dumps(record))
+    ended = workspace.run(*arguments)
+    assert ended.returncode == int(ExitCode.RUN_FAILED)
+    assert "headrace resume rehearsal --retry-invalid" in " ".join(ended.stderr.split())

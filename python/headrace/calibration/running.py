@@ -148,7 +148,11 @@ def learn(
     simulated = SimulatedCells(_as_catalogued(plan.study), node, cancelled)
     learnt_from = [t for t in plan.every if t.cell in plan.learn and t.cell in measured]
     if not learnt_from:
-        raise HeadraceError(f"{records.root} has no valid trial to learn from")
+        raise HeadraceError(
+            f"{records.root} has no valid trial to learn from",
+            hint=f"`headrace report {records.root}` says why; then, on an idle machine, "
+            f"`headrace resume {records.root} --retry-invalid`, and the same command again",
+        )
     cells = [
         MeasuredCell(trial.target, trial.workload, measured[trial.cell]) for trial in learnt_from
     ]

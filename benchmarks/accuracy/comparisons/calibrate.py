@@ -1,0 +1,69 @@
+"""A site learnt from a few measured cells of a study, and the cells that nothing was fitted to."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from headrace.calibration.running import LearntSite
+from headrace.calibration.verdict import NULLS, PredictedCell
+from headrace.library import calibrate
+from quiet import REFUSAL, check_quiet, check_root, check_was_quiet
+from rows import Comparison, Missing, Row, relative
+
+STUDY = Path(__file__).parents[3] / "studies/calibrate.toml"
+
+
+def rows_of(site: LearntSite) -> list[Row]:
+    """Return the measured cells: those that values were fitted to, and the others."""
+    null = NULLS.index(site.verdict.null)
+    found: list[Row] = []
+    for cell in sorted(site.cells, key=lambda each: each.role == "learnt"):
+        if cell.measured_s is None:
+            continue
+        nearest = None if cell.null_s is None or cell.role == "learnt" else cell.null_s[null]
+        found.append(_row(cell, cell.measured_s, nearest))
+    return found
+
+
+def _row(cell: PredictedCell, measured_s: float, nearest_s: float | None) -> Row:
+    warm = ", warm" if cell.trial.levels.get("cache") == "warm" else ""
+    return relative(
+        f"{cell.name}{warm}",
+        "s",
+        cell.predicted_s,
+        measured_s,
+        nearest_s,
+        "fitted" if cell.role == "learnt" else "predicted",
+    )
+
+
+def rows(_: Path | None) -> list[Row]:
+    """Measure cells of five storages; needs root, a quiet machine and ten minutes."""
+    check_root()
+    check_quiet()
+    with tempfile.TemporaryDirectory(prefix="headrace-accuracy-") as folder:
+        results = Path(folder) / "results"
+        site, _file = calibrate(STUDY, results)
+        check_was_quiet(results)
+    if site.not_measured:
+        raise Missing(f"valid trials of {len(site.not_measured)} cells")
+    return rows_of(site)
+
+
+COMPARISON = Comparison(
+    title="A site learnt from itself",
+    model="`headrace calibrate`: CPU times, drives, network and servers, learnt",
+    source="studies/calibrate.toml on this machine: local storage, an emulated disk and SSD, and "
+    "an NFS and an XRootD server over links. Checked cells have the most slots; nothing was fitted "
+    "to them.",
+    null="each cell has the time, or the rate of work, of the nearest cell that was learnt from; "
+    "whichever errs less.",
+    rows=rows,
+    needs_quiet=True,
+    notes=(
+        REFUSAL,
+        "Nodes and servers share the CPUs of one machine, which the simulation does not know "
+        "([learn a site](calibrate.md)).",
+    ),
+)

@@ -1,0 +1,63 @@
+"""Refuses to record what was measured on a busy machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from rows import Missing
+
+LOAD_PER_CPU = 0.25
+"""Load average of a minute, divided by the CPUs, above which nothing is begun."""
+REFUSAL = (
+    "Nothing is recorded on a busy machine: with a load average above "
+    f"{LOAD_PER_CPU:g} per CPU, or when other programs may have cost any trial 3 % of its time."
+)
+LOST_SHARE = 0.03
+"""Largest share of the jobs' time that other programs may have cost any trial: what a trial's
+record warns of (python/headrace/engine/measure/validity.py)."""
+
+
+def check_quiet() -> None:
+    """Raise Missing if other programs use the machine now."""
+    load, cpus = os.getloadavg()[0], os.cpu_count() or 1
+    if load > LOAD_PER_CPU * cpus:
+        raise Missing(
+            f"a quiet machine: the load average is {load:.1f}, and {LOAD_PER_CPU * cpus:.1f} is "
+            f"the most for {cpus} CPUs"
+        )
+
+
+def check_was_quiet(results: Path) -> None:
+    """Raise Missing if other programs may have cost a trial of these records much of its time, or
+    an emulated drive was too late for its trial."""
+    busy: list[float] = []
+    files = sorted(results.glob("trials/*/trial.json"))
+    for file in files:
+        record = json.loads(file.read_text())
+        lost = (record.get("interference") or {}).get("lost_share", 0.0)
+        if lost > LOST_SHARE or not record["validity"]["valid"]:
+            busy.append(lost)
+    if busy or not files:
+        raise Missing(
+            f"a quiet machine: {len(busy)} of {len(files)} trials are invalid, or other programs "
+            f"cost them more than {LOST_SHARE:.0%} of their time, up to {max(busy, default=0):.0%}"
+        )
+
+
+def check_root() -> None:
+    """Raise Missing for other users: devices are emulated, and caches dropped."""
+    if os.geteuid() != 0:
+        raise Missing("root")
+
+
+def headrace(*words: str | Path, accepted: tuple[int, ...] = (0,)) -> None:
+    """Run a command of this environment; raise Missing with its last words if it refuses."""
+    command = [str(Path(sys.executable).with_name("headrace")), *map(str, words)]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    if ended.returncode not in accepted:
+        last = " ".join((ended.stderr or ended.stdout).split()[-40:])
+        raise Missing(f"`headrace {words[0]}` ended with {ended.returncode}: {last}")
