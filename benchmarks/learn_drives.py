@@ -2,26 +2,28 @@
 and learnt through the kernel; loads that were not part of learning are then run on them.
 
 Five disks and five SSDs of the catalog with values that are drawn at random. IOPS and the median of
-response times have to lie within 10 % of the learnt drive's model, p99 within 20 %. Needs root and
-an otherwise idle machine: each row shows how many answers of the emulator were past their bound.
+response times have to lie within 10 % of the learnt drive's model, p99 within 20 %. Needs root.
+Where the emulator's own report does not trust its answers, because the machine was too busy, the
+drive is learnt again, up to `--tries` times, and left out in the end.
 
     python benchmarks/learn_drives.py [--only NAME …] [--minutes 2] [--virtual] [--seed 1]
 
 `--virtual` learns the models in virtual time instead, which shows what the script can do without
 the noise of a machine. `--device /dev/sdb` learns this drive, and runs the loads on it.
-Exit code 0: within the bounds, 1: outside them.
+Exit code 0: within the bounds, 1: outside them, 2: the machine was too busy for some drives.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import os
 import random
 import sys
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,8 +37,11 @@ from headrace.drives.learning import (
     modelled_device,
     modelled_loads,
     run_load,
+    served_in_order,
 )
+from headrace.errors import HeadraceError
 from headrace.system import emulator
+from headrace.system.emulator import EmulatedDevice
 from headrace.system.journal import Journal
 from headrace.system.owned import work_directory
 
@@ -116,7 +121,7 @@ def hidden(name: str, seed: int) -> Spec:
 
 
 @contextmanager
-def attached(table: Spec) -> Generator[Path]:
+def attached(table: Spec) -> Generator[EmulatedDevice]:
     """Emulate the drive for the time of learning and of the loads."""
     with Journal.open("benchmark of learnt drives") as journal:
         directory, _ = work_directory(journal, Path(tempfile.gettempdir()))
@@ -129,17 +134,40 @@ def attached(table: Spec) -> Generator[Path]:
             data_limit_bytes=64 << 20,
         )
         try:
-            yield made.device
+            yield made
         finally:
-            print(f"# {table['name']}: {made.report().late_share:.1%} of the answers late")
             made.detach()
+
+
+def emulated_rows(name: str, table: Spec, seconds: float, tries: int) -> list[Row]:
+    """Learn an emulated drive; empty if the emulator never trusts its own answers."""
+    for _ in range(tries):
+        try:
+            with attached(table) as made, served_in_order(made.device):
+                made.reset_report()
+                # No name holds the open device, which could not be detached then.
+                rows = rows_of(block_device(made.device, seed=3), name, seconds)
+                report = made.report()
+        except HeadraceError as error:  # too fast for a floor that other programs raise
+            print(f"# {name}: {error.message}", flush=True)
+            continue
+        print(
+            f"# {name}: {report.late_share:.1%} of the answers late, load average "
+            f"{os.getloadavg()[0]:.1f}; {report.distrust or 'trusted'}",
+            flush=True,
+        )
+        if report.trustworthy:
+            return rows
+        show(rows)
+    return []
 
 
 def rows_of(device: LearntDevice, name: str, seconds: float) -> list[Row]:
     """Learn a drive, then compare the loads."""
     found = learn_drive(device, name="learnt", seconds=seconds, kind=None, say=lambda _: None)
     kind = str(found.table["kind"])
-    loads = LOADS[kind]
+    # The drive and the kernel hold no more; others would wait to be submitted.
+    loads = [replace(load, depth=min(load.depth, device.most_in_flight)) for load in LOADS[kind]]
     real = [run_load(device, load, limit_s=LOAD_S[kind]) for load in loads]
     model = modelled_loads(found.table, loads, requests=MODEL_REQUESTS, seed=8)
     rows: list[Row] = []
@@ -173,22 +201,27 @@ def main() -> None:
     parser.add_argument("--virtual", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", type=Path)
+    parser.add_argument("--tries", type=int, default=3)
     given = parser.parse_args()
     rows: list[Row] = []
+    spoilt: list[str] = []
     if given.device is not None:
-        rows = rows_of(block_device(given.device), str(given.device), given.minutes * 60)
+        with served_in_order(given.device):
+            rows = rows_of(block_device(given.device), str(given.device), given.minutes * 60)
     for name in () if given.device is not None else given.only:
         table = hidden(name, given.seed)
         if given.virtual:
             rows += rows_of(modelled_device(table, seed=4), name, given.minutes * 60)
             continue
-        with attached(table) as file:
-            # No name holds the open device, which could not be detached then.
-            rows += rows_of(block_device(file, seed=3), name, given.minutes * 60)
+        found = emulated_rows(name, table, given.minutes * 60, given.tries)
+        spoilt += [] if found else [name]
+        rows += found
     show(rows)
     good = sum(row.good for row in rows)
     print(f"{good} of {len(rows)} loads within {BOUNDS}")
-    sys.exit(good < len(rows))
+    if spoilt:
+        print(f"the machine was too busy for {', '.join(spoilt)}")
+    sys.exit(1 if good < len(rows) else 2 if spoilt else 0)
 
 
 if __name__ == "__main__":

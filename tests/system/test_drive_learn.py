@@ -17,9 +17,10 @@ import pytest
 
 from command_server import run_command
 from headrace.catalog import entry
-from headrace.drives.learning import block_device
+from headrace.drives.learning import block_device, served_in_order
+from headrace.drives.learning.serving_order import IN_ORDER
 from headrace.errors import HeadraceError, RefusedError
-from headrace.system import signatures
+from headrace.system import block_queue, signatures
 
 pytestmark = [pytest.mark.usefixtures("needs_root", "journal_place")]
 
@@ -60,6 +61,32 @@ def test_a_disk_is_learnt_through_the_kernel(tmp_path: Path) -> None:
     assert {"kind": "hdd", "capacity_bytes": 750_156_374_016}.items() <= found["table"].items()
     run = headrace("drive", "run", str(path), "--rw", "randread", "--runtime", "5", "--json")
     assert 40 < run["read"]["iops"] < 120
+
+
+def test_the_kernels_scheduler_keeps_the_order_while_a_drive_is_learnt() -> None:
+    """The drive takes one request at a time, of twelve that the scheduler would sort."""
+    words = ("drive", "attach", "mtron-msp-sata7035064", "--size", "128MiB", "--json")
+    made = headrace(*words)
+
+    def settings(device: Path) -> dict[str, str]:
+        folder = Path("/sys/block") / device.name / "queue/iosched"
+        return {name: (folder / name).read_text().strip() for name in IN_ORDER}
+
+    try:
+        device = Path(made["device"])
+        assert block_queue.read_scheduler(device.name) == "mq-deadline"
+        before = settings(device)
+        with served_in_order(device) as kept:
+            assert kept is None
+            assert settings(device) == {name: str(value) for name, value in IN_ORDER.items()}
+            # The kernel holds what the drive does not.
+            found = block_device(device)
+            assert found.most_in_flight > found.queue_depth
+            assert len(found.reads(found.random_sectors(64), depth=12)) == 64
+        del found
+        assert settings(device) == before
+    finally:
+        headrace("drive", "detach", made["device"])
 
 
 @pytest.mark.slow

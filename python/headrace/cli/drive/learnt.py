@@ -52,7 +52,7 @@ def learn(
     """
     from contextlib import ExitStack
 
-    from headrace.drives.learning import block_device, learn_drive
+    from headrace.drives.learning import block_device, learn_drive, served_in_order
     from headrace.drives.learning.drive_file import write_learnt
     from headrace.records.place import check_new_file
 
@@ -69,6 +69,7 @@ def learn(
     with ExitStack() as stack:
         if write_to is not None:
             stack.enter_context(claimed([Place(device, "the device")]))
+        _warn_of_scheduler(stack.enter_context(served_in_order(device)))
         found = block_device(device, seed=seed, writable=write_to is not None)
         if not found.traffic_seen:
             err.print("the kernel counts no requests of this device: others are not noticed")
@@ -90,6 +91,14 @@ def learn(
 
 def _wrong(option: str, given: str, problem: str, allowed: str) -> StudyError:
     return StudyError([FileProblem(Path("command line"), 0, option, given, problem, allowed)])
+
+
+def _warn_of_scheduler(kept: str | None) -> None:
+    if kept is not None:
+        err.print(
+            f"the scheduler {kept} sorts the requests that the drive does not hold, and their "
+            "times are partly its own: only root can set it to keep their order"
+        )
 
 
 def _warn(learnt: LearntDrive) -> None:

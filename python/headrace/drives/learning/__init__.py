@@ -26,6 +26,7 @@ from headrace.drives.learning.loads import (
     run_load,
 )
 from headrace.drives.learning.opening import block_device
+from headrace.drives.learning.serving_order import served_in_order
 from headrace.drives.learning.values import LearntDrive, LearntValue, LoadCheck, Unknown
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "modelled_device",
     "modelled_loads",
     "run_load",
+    "served_in_order",
 ]
 
 Kind = Literal["hdd", "ssd"]

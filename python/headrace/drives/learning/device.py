@@ -23,6 +23,7 @@ UNIT = 8
 CHUNK = 256
 """Requests of one call of the core, between which a signal is handled."""
 WITHOUT_LIMIT_NS = 1 << 62
+MOST_IN_FLIGHT = 128
 READ, WRITE, WRITE_THROUGH = 0, 1, 2
 """Kinds of request; the last one is done when the data are on the medium."""
 EDGE_SECTORS = (2 << 20) // SECTOR_BYTES
@@ -70,6 +71,7 @@ class LearntDevice:
         name: str,
         seed: int = 0,
         queue_depth: int = 32,
+        most_in_flight: int = MOST_IN_FLIGHT,
         writable: bool = False,
         counters: DiskCounters | None = None,
     ) -> None:
@@ -77,6 +79,8 @@ class LearntDevice:
         self.capacity_bytes = timed.capacity_bytes()
         self.queue_depth = queue_depth
         """Requests that the drive or the kernel holds."""
+        self.most_in_flight = most_in_flight
+        """Requests that can be submitted at once: the next one waits in the kernel to be."""
         self.random = np.random.default_rng(seed)
         self.elapsed_s = 0.0
         """Time of the drive's clock."""

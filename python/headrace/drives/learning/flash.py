@@ -98,7 +98,7 @@ def loads_of(queue_depth: int) -> list[ScriptLoad]:
     by_depth = [ScriptLoad(UNIT, depth) for depth in depths]
     by_size = [ScriptLoad(sectors, 1) for sectors in (16, 64, 256, 1024)]
     large = [
-        ScriptLoad(16, 8),
+        ScriptLoad(16, min(8, queue_depth)),
         ScriptLoad(64, deep),
         ScriptLoad(256, deep),
         ScriptLoad(1024, min(8, queue_depth)),
@@ -122,7 +122,7 @@ def learn_flash(
         learnt.end_part("writes in order", device.take_others("writes in order"))
         seconds -= write_s + FILL_SHARE * seconds
     # The kernel queues what the drive does not: a short queue shows its limits, too.
-    loads = loads_of(max(device.queue_depth, 32))
+    loads = loads_of(min(max(device.queue_depth, 32), device.most_in_flight))
     measured: Measured = {}
     for load in loads:
         say(load.name)

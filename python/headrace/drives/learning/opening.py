@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from headrace._core import TimedBlockDevice
-from headrace.drives.learning.device import LearntDevice
+from headrace.drives.learning.device import MOST_IN_FLIGHT, LearntDevice
 from headrace.drives.learning.traffic import DiskCounters
 from headrace.errors import FileProblem, MissingError, RefusedError, StudyError
 from headrace.system import block_queue, devices, signatures
@@ -37,12 +37,17 @@ def block_device(path: Path, *, seed: int = 0, writable: bool = False) -> Learnt
         _check_not_open(path)
     if timed.capacity_bytes() < LEAST_BYTES:
         raise _refused(path, f"has {timed.capacity_bytes()} bytes", "64 MiB or more")
-    depth = min(block_queue.read_depth(devices.parent_disk(path.name) or path.name) or 32, 128)
+    disk = devices.parent_disk(path.name) or path.name
+    depth = min(block_queue.read_depth(disk) or 32, MOST_IN_FLIGHT)
+    # A scheduler takes more requests than the device, but not without limit.
+    scheduled = block_queue.read_scheduler(disk) not in (None, "none")
+    queued = (block_queue.read_number(disk, "nr_requests") or depth) if scheduled else depth
     return LearntDevice(
         timed,
         name=str(given),
         seed=seed,
         queue_depth=depth,
+        most_in_flight=min(queued, MOST_IN_FLIGHT),
         writable=writable,
         counters=DiskCounters(path),
     )
