@@ -57,6 +57,35 @@ class TimedModel(_Timed):
 
     def __init__(self, spec_json: str, seed: int, holds_data: bool) -> None: ...
 
+class ProcessReader:
+    """The counters of a process, from files of /proc that stay open. Raises OSError when it does
+    not exist.
+    """
+
+    def __init__(self, process: int) -> None: ...
+    def read(
+        self, alone: bool
+    ) -> (
+        tuple[
+            str,
+            int,
+            int,
+            tuple[int, int, int],
+            tuple[int, int] | None,
+            tuple[int, int, int, int, int, int] | None,
+        ]
+        | None
+    ):
+        """Return state, parent, number of threads, ticks (user, system, of ended children), times
+        of the first thread (ns on a CPU, on a run queue), and `rchar`, `wchar`, `syscr`, `syscw`,
+        `read_bytes`, `write_bytes` of /proc/PID/io; the last is None where it may not be read.
+
+        `alone`: it had one thread at the last call, whose times are wanted. None if this thread
+        slept then and was not on a CPU since. Raises OSError when the process has ended.
+        """
+
+    def close(self) -> None: ...
+
 class ThreadSampler:
     """Samples what the threads of a process and of its descendants do, at random moments, from its
     creation on, with 0.7 % of a CPU. Raises OSError when no thread can be started.

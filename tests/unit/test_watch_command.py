@@ -24,6 +24,7 @@ from headrace.cli.watch import watch
 from headrace.errors import HeadraceError, RefusedError, UsageError
 from headrace.system.accounting import Times
 from headrace.watching import FoundJob, Watcher, finder_kinds
+from headrace.watching.births import Births
 from headrace.watching.finders import Finder
 from headrace.watching.finders.pid import PidFinder
 from headrace.watching.job import JobMeter
@@ -374,3 +375,24 @@ def test_a_job_that_ends_unseen_counts_until_the_look_before() -> None:
     assert after.total.ledger == before.total.ledger
     assert after.total.ledger.shares["other"] < 0.5
     assert any("the end" in each for each in after.lacks)
+
+
+def test_parents_of_new_processes_are_known() -> None:
+    """Only those that have started others since the last look, or the look before."""
+    births = Births()
+    try:
+        births.parents()
+        births.parents()
+        with subprocess.Popen(["sleep", "600"]) as child:
+            found = births.parents()
+            child.kill()
+        assert found is None or os.getpid() in found
+        # After many numbers in between any process may have new children.
+        for _ in range(60):
+            subprocess.run(["true"], check=True)
+        births.parents()
+        for _ in range(60):
+            subprocess.run(["true"], check=True)
+        assert births.parents() is None
+    finally:
+        births.close()

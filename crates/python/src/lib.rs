@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 mod drives;
 mod errors;
 mod metadata;
+mod processes;
 mod scripts;
 mod simulation;
 mod threadstates;
@@ -23,6 +24,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(simulation::scenario_refusal, module)?)?;
     module.add_function(wrap_pyfunction!(simulation::simulate_json, module)?)?;
     module.add_function(wrap_pyfunction!(simulation::simulate_many, module)?)?;
+    module.add_class::<processes::ProcessReader>()?;
     module.add_class::<scripts::TimedBlockDevice>()?;
     module.add_class::<scripts::TimedModel>()?;
     module.add_class::<threadstates::ThreadSampler>()?;

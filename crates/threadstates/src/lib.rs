@@ -1,9 +1,12 @@
+//! Counters of processes (`counters`), and samples of threads:
+//!
 //! Samples of what the threads of a process and of its descendants do, taken at random moments from
 //! /proc (proc(5)) by a thread of its own.
 //!
 //! Moments are those of a Poisson process, so that each state is seen in proportion to its time. The
 //! mean interval follows from the cost of a sample, so that sampling uses a fixed share of a CPU.
 
+mod counters;
 mod family;
 mod moments;
 mod sums;
@@ -13,6 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+pub use counters::{ProcessFiles, Reading};
 use family::Family;
 use moments::Moments;
 pub use sums::Sums;

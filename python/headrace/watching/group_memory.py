@@ -16,6 +16,8 @@ from headrace.watching.group_places import directory_of, groups_of, has_only
 _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 _OWN_S = 10.0
 """Time between two looks whether the group has processes of others."""
+_LONGEST_S = 80.0
+"""The same of a group that always has."""
 
 
 class GroupMemory:
@@ -25,13 +27,16 @@ class GroupMemory:
         self._file: CounterFile | None = None
         self._looked_s = -1e9
         self._last: int | None = None
+        self._wait_s = _OWN_S
 
     def refault_bytes(self, pids: Collection[int]) -> int | None:
         """Return the bytes of refaults since the last call; None when they cannot be known."""
         now_s = time.monotonic()
-        if now_s - self._looked_s > _OWN_S and pids:
+        if now_s - self._looked_s > self._wait_s and pids:
             self._looked_s = now_s
             self._find(pids)
+            # A job that has no group for itself seldom gets one later.
+            self._wait_s = _OWN_S if self._file is not None else min(2 * self._wait_s, _LONGEST_S)
         if self._file is None:
             return None
         try:

@@ -15,6 +15,8 @@ from headrace.system.mounts import Mount, read_mounts
 
 _MOUNTS_S = 9.0
 """Age at which the mount table is read again."""
+_ONE_LOOK_S = 0.02
+"""Within this time a group keeps its processes."""
 _LINKS_OF_A_LEAF = 2
 """A directory has one link more for each one in it."""
 
@@ -66,14 +68,31 @@ def directory_of(groups: dict[str, str], controller: str) -> Path | None:
     return None
 
 
+class _Members:
+    """The processes of a group and of those below it. Jobs that are looked at one after the other
+    are often in one group."""
+
+    def __init__(self) -> None:
+        self._read_s = -1e9
+        self._known: dict[Path, frozenset[int]] = {}
+
+    def of(self, group: Path) -> frozenset[int]:
+        now_s = time.monotonic()
+        if now_s - self._read_s > _ONE_LOOK_S:
+            self._read_s = now_s
+            self._known.clear()
+        if group not in self._known:
+            self._known[group] = frozenset(_inside(group))
+        return self._known[group]
+
+
+_members = _Members()
+
+
 def has_only(group: Path, pids: Collection[int]) -> bool:
     """Return whether a group and those below it have processes, and no others than these."""
-    any_inside = False
-    for pid in _inside(group):
-        if pid not in pids:
-            return False
-        any_inside = True
-    return any_inside
+    inside = _members.of(group)
+    return bool(inside) and len(inside) <= len(pids) and all(pid in pids for pid in inside)
 
 
 class GroupProcesses:

@@ -19,6 +19,7 @@ from headrace.watching.own_groups import GroupUse, OwnGroups
 from headrace.watching.process import NOTHING, Moved, ProcessCounters, ProcessReading, start_ticks
 from headrace.watching.used import JobSample, Used
 
+_NONE: frozenset[int] = frozenset()
 _GROUPS_S = 5.0
 """Time between two looks into control groups while no process starts: one may be moved there."""
 
@@ -92,14 +93,15 @@ class JobMeter:
                     waiting.extend(counters.children())
         return new
 
-    def _follow(self, *, forked: bool) -> None:
+    def _follow(self, forked: frozenset[int] | None) -> None:
         """Find the children of its processes, and processes of its control groups."""
         found: list[int] = []
-        if forked and self.found.follow and not self.found.groups:
-            for counters in [*self.processes.values()]:
+        if self.found.follow and not self.found.groups and forked != _NONE:
+            mine = self.processes.keys() if forked is None else self.processes.keys() & forked
+            for pid in [*mine]:
                 with contextlib.suppress(OSError):
-                    found.extend(counters.children())
-        if self.found.groups and (forked or time.monotonic() - self._groups_s > _GROUPS_S):
+                    found.extend(self.processes[pid].children())
+        if self.found.groups and (forked != _NONE or time.monotonic() - self._groups_s > _GROUPS_S):
             self._groups_s = time.monotonic()
             for group in self.found.groups:
                 found.extend(self._in_groups.processes(group))
@@ -108,14 +110,16 @@ class JobMeter:
 
     # -- looks --
 
-    def look(self, now_ns: int, ended: list[TaskDelays], *, forked: bool = True) -> JobSample:
+    def look(
+        self, now_ns: int, ended: list[TaskDelays], *, forked: frozenset[int] | None = None
+    ) -> JobSample:
         """Return what the job used since the last look.
 
-        `ended`: threads of its vanished processes, as the kernel reported them. `forked`: whether
-        any process of the node may have started since.
+        `ended`: threads of its vanished processes, as the kernel reported them. `forked`: processes
+        of the node that may have started others since; None for any.
         """
         first = not self._began_ns
-        self._follow(forked=forked or first)
+        self._follow(None if first else forked)
         before = self._readings
         now = self._read()
         if first:
@@ -148,22 +152,22 @@ class JobMeter:
         if self.states:
             self.states.clear()
         self.running_samples = 0
-        by_kernel = self._by_kernel
+        by_kernel, readings = self._by_kernel, [*now.values()]
         return JobSample(
             key=self.found.key,
             name=self.found.name,
             processes=len(now),
-            threads=sum([reading.threads for reading in now.values()]),
+            threads=sum([reading.threads for reading in readings]),
             ended=not now,
             last=last.by_kernel() if by_kernel else last,
             total=total.by_kernel() if by_kernel else total,
             began_s=self._began_ns / 1e9,
-            sources=self._sources(now),
-            lacks=self._lacks(),
+            sources=self._sources(readings),
+            lacks=self._lacks(readings),
             group_last=group,
             group_total=self._group_total,
             pids=tuple(now),
-            io_readable=all(reading.io_readable for reading in now.values()),
+            io_readable=False not in {reading.io_readable for reading in readings},
         )
 
     def _read(self) -> dict[int, ProcessReading]:
@@ -315,17 +319,16 @@ class JobMeter:
     @property
     def _by_kernel(self) -> bool:
         """Whether the kernel's count of block I/O waits is used."""
-        consistent = self._believed and self._estimate.consistent
-        return self._kernel_counts and not self._misplaced and consistent
+        counted = self._kernel_counts and not self._misplaced
+        return counted and self._believed and self._estimate.consistent
 
-    def _sources(self, now: dict[int, ProcessReading]) -> tuple[str, ...]:
+    def _sources(self, readings: list[ProcessReading]) -> tuple[str, ...]:
         """Return what the numbers were read from. Made anew only when it changes."""
-        readings = now.values()
         group = self._group_total
         seen = (
-            self._taskstats is not None and any(each.ended_counted for each in readings),
+            self._taskstats is not None and True in {each.ended_counted for each in readings},
             self._by_kernel,
-            any(each.io_readable for each in readings),
+            True in {each.io_readable for each in readings},
             self._refaults_seen,
             group.sources if group is not None else (),
         )
@@ -333,11 +336,11 @@ class JobMeter:
             self._sources_of, self._sources_text = seen, _sources(*seen)
         return self._sources_text
 
-    def _lacks(self) -> tuple[str, ...]:
+    def _lacks(self, readings: list[ProcessReading]) -> tuple[str, ...]:
         found: list[str] = []
         if self.denied:
             found.append("devices and mounts of waits (/proc/PID/syscall): owner or root only")
-        if any(not reading.io_readable for reading in self._readings.values()):
+        if False in {reading.io_readable for reading in readings}:
             found.append("bytes (/proc/PID/io): owner or root only")
         if self._ended_unseen:
             found.append("the time between the last look and the end (taskstats): root only")

@@ -18,6 +18,8 @@ from headrace.watching.group_places import directory_of, groups_of, has_only
 
 _OWN_S = 10.0
 """Time between two looks whether the groups have processes of others."""
+_LONGEST = 8.0
+"""So many times longer between two looks at groups that always have."""
 RESOURCES = ("cpu", "io", "memory")
 _BLKIO = "blkio.throttle.io_service_bytes_recursive"
 
@@ -109,7 +111,7 @@ class OwnGroups:
 
     def __init__(self, own_s: float = _OWN_S) -> None:
         """`own_s`: time between two looks which groups the job has for itself."""
-        self._own_s = own_s
+        self._own_s = self._wait_s = own_s
         self._looked_s = -1e9
         self._paths: dict[str, Path] = {}
         self._files: dict[str, CounterFile] = {}
@@ -123,9 +125,12 @@ class OwnGroups:
         `pressure`: read it, too; three more files.
         """
         now_s = time.monotonic()
-        if now_s - self._looked_s > self._own_s and pids:
+        if now_s - self._looked_s > self._wait_s and pids:
             self._looked_s = now_s
             self._find(pids)
+            # A job that has no group for itself seldom gets one later.
+            longer_s = min(2 * self._wait_s, _LONGEST * self._own_s)
+            self._wait_s = self._own_s if self._paths else longer_s
         if not self._files:
             return None
         try:

@@ -1,7 +1,7 @@
 """Counters of one process from /proc (proc(5)), in files that stay open: a read takes 1 to 5 us.
 
-A descriptor of /proc/PID belongs to the process, not to its number: after its end a read fails,
-also when the number is used again.
+Those of all processes are read by crates/threadstates (`counters.rs`), those of single threads
+here.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import resource
 
 import msgspec
 
+from headrace._core import ProcessReader
 from headrace.system.accounting import NS_PER_TICK, CounterFile
 from headrace.system.taskstats import TaskDelays, TaskstatsSocket
 
@@ -101,13 +102,9 @@ class ProcessCounters:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self._stat = CounterFile(f"/proc/{pid}/stat", _STAT_BYTES)
+        self._files = ProcessReader(pid)
         self.threads = Threads(pid)
-        self._last_sched, self._asleep = b"", False
         self._last: ProcessReading | None = None
-        self._io: CounterFile | None = None
-        with contextlib.suppress(OSError):  # another user's
-            self._io = CounterFile(f"/proc/{pid}/io", 512)
 
     def read(self, taskstats: TaskstatsSocket | None, delays: bool) -> ProcessReading:
         """Return the counters of now. Raises OSError when the process has ended.
@@ -115,71 +112,42 @@ class ProcessCounters:
         `taskstats`: used where it tells more than /proc. `delays`: the kernel counts block I/O
         waits of new processes, and they can be believed.
         """
-        sched = b""
-        if not delays and self._last is not None and self._last.threads == 1:
-            sched = self.threads.only(self.pid)
-            # Asleep then, and not on a CPU since: no other count has changed. A kernel without
-            # CONFIG_SCHED_INFO has zeros here.
-            if self._asleep and sched == self._last_sched and sched[:2] != b"0 ":
-                return self._last
-        reading = self._read(taskstats, delays, sched)
-        self._last_sched, self._last = sched, reading
-        return reading
-
-    def _read(
-        self, taskstats: TaskstatsSocket | None, delays: bool, sched: bytes
-    ) -> ProcessReading:
-        """`sched`: contents of `schedstat` of its only thread, empty if it may have several."""
-        fields = self._stat.read().rpartition(b")")[2].split()
-        if not fields or fields[0] in (b"Z", b"X"):
+        alone = not delays and self._last is not None and self._last.threads == 1
+        found = self._files.read(alone)
+        if found is None:  # asleep then, and not on a CPU since
+            assert self._last is not None
+            return self._last
+        state, parent, count, ticks, sched, moved = found
+        if state in ("Z", "X"):
             raise ProcessLookupError(self.pid)
-        self._asleep = fields[0] in (b"S", b"D")
-        count = int(fields[17])
         self.threads.refresh(count)
-        moved = self._read_io()
         waited: TaskDelays | None = None
-        if taskstats is not None and (delays or count > 1):
+        block_ns = memory_ns = 0
+        if sched is not None and count == 1:
+            run_ns, wait_ns = sched
+        elif taskstats is not None and (delays or count > 1):
             waited = taskstats.of_process(self.pid)
             run_ns, wait_ns = waited.run_ns, waited.wait_cpu_ns
             block_ns, memory_ns = waited.wait_block_ns, waited.wait_memory_ns
-        elif sched and count == 1:
-            words = sched.split()
-            run_ns, wait_ns, block_ns, memory_ns = int(words[0]), int(words[1]), 0, 0
         else:
             run_ns, wait_ns, block_ns = self.threads.times(delays)
-            memory_ns = 0
-        return ProcessReading(
-            parent=int(fields[1]),
+        self._last = ProcessReading(
+            parent=parent,
             threads=count,
             run_ns=run_ns,
             wait_cpu_ns=wait_ns,
             wait_block_ns=block_ns,
             wait_memory_ns=memory_ns,
-            user_ticks=int(fields[11]),
-            system_ticks=int(fields[12]),
-            ended_ticks=int(fields[13]) + int(fields[14]),
-            moved=NOTHING if moved is None else moved,
+            user_ticks=ticks[0],
+            system_ticks=ticks[1],
+            ended_ticks=ticks[2],
+            moved=NOTHING
+            if moved is None
+            else Moved(moved[0], moved[1], moved[4], moved[5], moved[2], moved[3]),
             io_readable=moved is not None,
             ended_counted=waited is not None,
         )
-
-    def _read_io(self) -> Moved | None:
-        """Return the bytes; None when they may not be read."""
-        if self._io is None:
-            return None
-        try:
-            # rchar: N, wchar: N, syscr: N, syscw: N, read_bytes: N, write_bytes: N, …
-            words = self._io.read().split()
-            return Moved(
-                int(words[1]),
-                int(words[3]),
-                int(words[9]),
-                int(words[11]),
-                int(words[5]),
-                int(words[7]),
-            )
-        except (PermissionError, IndexError, ValueError):
-            return None
+        return self._last
 
     def children(self) -> list[int]:
         """Return the living children of all threads."""
@@ -187,10 +155,8 @@ class ProcessCounters:
 
     def close(self) -> None:
         """Safe to call twice."""
-        self._stat.close()
+        self._files.close()
         self.threads.close()
-        if self._io is not None:
-            self._io.close()
 
 
 class Threads:
@@ -228,16 +194,6 @@ class Threads:
                     fields = files.read("stat", _STAT_BYTES).rpartition(b")")[2].split()
                     block += int(fields[39]) * NS_PER_TICK
         return run, wait, block
-
-    def only(self, thread: int) -> bytes:
-        """Return `schedstat` of the only thread; empty when there are others or it has ended."""
-        files = self._files.get(thread)
-        if files is None or len(self._files) > 1:
-            return b""
-        try:
-            return files.read("schedstat", 128)
-        except OSError:
-            return b""
 
     def children(self) -> list[int]:
         """Return the living children of all threads."""

@@ -21,6 +21,7 @@ from headrace.system.accounting import (
 )
 from headrace.system.taskstats import TaskDelays, TaskstatsSocket, listening_socket
 from headrace.system.waiting import remaining
+from headrace.watching.births import Births
 from headrace.watching.clients import ClientSample, StorageClients
 from headrace.watching.finders import Finder
 from headrace.watching.foreign_io import ForeignIo
@@ -84,12 +85,9 @@ class Watcher:
         self._clients = StorageClients()
         self._foreign_io = ForeignIo()
         self._misplaced = delays_misplaced()
-        self._loads: CounterFile | None = None
-        with contextlib.suppress(OSError):  # some containers hide it
-            self._loads = CounterFile("/proc/loadavg", 128)
+        self._births = Births()
         # The first process of every container and machine runs always.
         self._hidden = not Path("/proc/1").exists()
-        self._last_pid = b""
         self._owed = 0.0
         self._last_s = 0.0
         self._cpu_s = 0.0
@@ -116,8 +114,7 @@ class Watcher:
             job.close()
         self._jobs.clear()
         self._foreign_io.close()
-        if self._loads is not None:
-            self._loads.close()
+        self._births.close()
         if self._taskstats is not None:
             self._taskstats.close()
             self._taskstats = None
@@ -177,7 +174,7 @@ class Watcher:
         ended, complete = self._taskstats.ended() if self._taskstats is not None else ([], True)
         self._find()
         of_jobs = self._owners(ended)
-        delays, forked = delay_accounting(), self._forked()
+        delays, forked = delay_accounting(), self._births.parents()
         samples: list[JobSample] = []
         for key, job in [*self._jobs.items()]:
             job.delays = delays
@@ -211,18 +208,6 @@ class Watcher:
         return NodeSample(
             now_s, interval_s, tuple(samples), cost_s, foreign, notes, clients, foreign_io
         )
-
-    def _forked(self) -> bool:
-        """Return whether processes or threads may have started since the last call.
-
-        The last field of /proc/loadavg is the process id that was given last (proc(5)): to look for
-        children of 100 jobs costs a fifth of all.
-        """
-        words = self._loads.read().split() if self._loads is not None else []
-        if not words:
-            return True
-        before, self._last_pid = self._last_pid, words[-1]
-        return before != self._last_pid
 
     def _foreign(self, samples: Sequence[JobSample], cost_s: float) -> float | None:
         """Return the CPUs used by what is not watched since the last look."""
