@@ -31,7 +31,15 @@ CAPTURED = {"traces", "profiles"}
 ALLOWED: dict[str, set[str]] = {
     **{
         name: {"errors", "registry", "units"}
-        for name in ("units", "errors", "labels", "registry", "palette", "user", "special_functions")
+        for name in (
+            "units",
+            "errors",
+            "labels",
+            "registry",
+            "palette",
+            "user",
+            "special_functions",
+        )
     },
     "site": {"raid", "units"},
     "offers": {"catalog", "currencies", "site", "units"},
