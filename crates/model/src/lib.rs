@@ -21,6 +21,7 @@ pub mod power;
 pub mod raid;
 pub mod ranges;
 pub mod request;
+pub mod rounding;
 pub mod scheduler;
 pub mod slots;
 pub mod spec;

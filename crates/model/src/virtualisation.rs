@@ -4,7 +4,9 @@
 //! split into pieces up to the hypervisor's request size, have their own bandwidth, and are
 //! serialised if the cache is write-through. The drive below is any `Device`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
 
 use crate::request::{
     Completion, Device, Nanos, Op, Queue, Request, Status, SubmittedIo, Wrapper, SECTOR_BYTES,
@@ -37,13 +39,13 @@ pub struct VirtualDisk {
     /// Requests that the I/O thread has not submitted yet, with their arrival times.
     queue: VecDeque<(Nanos, Request)>,
     thread_free: Nanos,
-    guests: HashMap<u64, Guest>,
+    guests: FxHashMap<u64, Guest>,
     next: u64,
     /// With `write_through`: a piece of a write is in flight (`writing`), or its flush is
     /// (`flushing`).
     writing: bool,
     flushing: Option<u64>,
-    pieces: HashMap<u64, u64>,
+    pieces: FxHashMap<u64, u64>,
     next_piece: u64,
     inside: usize,
     done: Vec<Completion>,
@@ -57,11 +59,11 @@ impl VirtualDisk {
             spec,
             queue: VecDeque::new(),
             thread_free: 0,
-            guests: HashMap::new(),
+            guests: FxHashMap::default(),
             next: 0,
             writing: false,
             flushing: None,
-            pieces: HashMap::new(),
+            pieces: FxHashMap::default(),
             next_piece: 0,
             inside: 0,
             done: Vec::new(),

@@ -5,7 +5,7 @@
 //! and CPU time per task. A task is done when the work clock reaches its mark, independent of which
 //! other tasks started or finished meanwhile.
 
-use headrace_model::Nanos;
+use headrace_model::{rounding, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// Overheads of sharing a core.
@@ -35,12 +35,21 @@ struct Running<W> {
     cpu_mark: f64,
 }
 
+/// Return the speed of a core while this many are busy.
+fn slowed(busy_core_slowdown: f64, busy: f64, cores: f64) -> f64 {
+    1.0 - busy_core_slowdown * (busy - 1.0).max(0.0) / (cores - 1.0)
+}
+
 /// The cores of one host, with work for a `W` each.
 #[derive(Debug)]
 pub struct Cpu<W> {
     cores: u32,
     speed: f64,
-    sharing: SharingSpec,
+    /// The part of its time that a core works while tasks wait.
+    switching: f64,
+    busy_core_slowdown: f64,
+    /// The speed of each core while all are busy.
+    all_busy: f64,
     /// Binary heap by (work mark, sequence).
     heap: Vec<Running<W>>,
     work_clock: f64,
@@ -56,10 +65,15 @@ pub struct Cpu<W> {
 
 impl<W: Copy> Cpu<W> {
     pub fn new(cores: u32, speed: f64, sharing: SharingSpec) -> Self {
+        let cores = cores.max(1);
+        let slice = sharing.timeslice_ns as f64;
+        let SharingSpec { busy_core_slowdown, .. } = sharing;
         Cpu {
-            cores: cores.max(1),
+            cores,
             speed,
-            sharing,
+            switching: slice / (slice + sharing.switch_ns as f64),
+            busy_core_slowdown,
+            all_busy: slowed(busy_core_slowdown, f64::from(cores), f64::from(cores)),
             heap: Vec::new(),
             work_clock: 0.0,
             cpu_clock: 0.0,
@@ -103,15 +117,17 @@ impl<W: Copy> Cpu<W> {
     fn set_rates(&mut self) {
         let runnable = self.heap.len() as f64;
         let cores = f64::from(self.cores);
-        let busy = runnable.min(cores);
         self.cpu_rate = if runnable > cores { cores / runnable } else { 1.0 };
         let mut rate = self.cpu_rate * self.speed;
         if runnable > cores {
-            let slice = self.sharing.timeslice_ns as f64;
-            rate *= slice / (slice + self.sharing.switch_ns as f64);
+            rate *= self.switching;
         }
-        if self.cores > 1 && self.sharing.busy_core_slowdown > 0.0 {
-            rate *= 1.0 - self.sharing.busy_core_slowdown * (busy - 1.0).max(0.0) / (cores - 1.0);
+        if self.cores > 1 && self.busy_core_slowdown > 0.0 {
+            rate *= if runnable < cores {
+                slowed(self.busy_core_slowdown, runnable, cores)
+            } else {
+                self.all_busy
+            };
         }
         self.work_rate = rate;
     }
@@ -141,7 +157,7 @@ impl<W: Copy> Cpu<W> {
     pub fn next_done(&self) -> Option<Nanos> {
         let first = self.heap.first()?;
         let left = (first.work_mark - self.work_clock).max(0.0) / self.work_rate;
-        Some(self.last + left.ceil() as u64)
+        Some(self.last + rounding::up(left))
     }
 
     /// Remove the task that is done at `now` (which is `next_done`); return it and the CPU time it
@@ -158,7 +174,7 @@ impl<W: Copy> Cpu<W> {
             self.down();
         }
         self.set_rates();
-        (first.task, (self.cpu_clock - first.cpu_mark).round() as u64)
+        (first.task, rounding::nearest(self.cpu_clock - first.cpu_mark))
     }
 
     /// Advance the integrals to `now`.

@@ -47,6 +47,9 @@ struct Slot<E> {
 #[derive(Debug)]
 pub struct EventQueue<E> {
     heap: Vec<Entry>,
+    /// The first entry of the heap has been taken. Most events schedule another one, which takes its
+    /// place.
+    vacant: bool,
     /// Events that are neither moved nor cancelled, each at or after the one before it.
     in_order: VecDeque<(Entry, E)>,
     slots: Vec<Slot<E>>,
@@ -58,6 +61,7 @@ impl<E: Copy> Default for EventQueue<E> {
     fn default() -> Self {
         EventQueue {
             heap: Vec::new(),
+            vacant: false,
             in_order: VecDeque::new(),
             slots: Vec::new(),
             free: Vec::new(),
@@ -68,7 +72,7 @@ impl<E: Copy> Default for EventQueue<E> {
 
 impl<E: Copy> EventQueue<E> {
     pub fn len(&self) -> usize {
-        self.heap.len() + self.in_order.len()
+        self.heap.len() - usize::from(self.vacant) + self.in_order.len()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -81,7 +85,7 @@ impl<E: Copy> EventQueue<E> {
     }
 
     pub fn schedule(&mut self, time: Nanos, priority: u8, event: E) -> Handle {
-        let position = self.heap.len() as u32;
+        let position = if self.vacant { 0 } else { self.heap.len() as u32 };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = Slot { position, event };
@@ -93,8 +97,15 @@ impl<E: Copy> EventQueue<E> {
             }
         };
         let order = self.order(priority);
-        self.heap.push(Entry { time, order, slot });
-        self.up(position as usize);
+        let entry = Entry { time, order, slot };
+        if self.vacant {
+            self.vacant = false;
+            self.heap[0] = entry;
+            self.down(0);
+        } else {
+            self.heap.push(entry);
+            self.up(position as usize);
+        }
         Handle(slot)
     }
 
@@ -113,6 +124,7 @@ impl<E: Copy> EventQueue<E> {
 
     /// Move a scheduled event to another time, after the events already scheduled for that time.
     pub fn reschedule(&mut self, handle: Handle, time: Nanos) {
+        self.fill();
         let position = self.slots[handle.0 as usize].position as usize;
         let priority = (self.heap[position].order >> 56) as u8;
         let order = self.order(priority);
@@ -132,6 +144,7 @@ impl<E: Copy> EventQueue<E> {
     }
 
     pub fn cancel(&mut self, handle: Handle) {
+        self.fill();
         let position = self.slots[handle.0 as usize].position as usize;
         self.remove(position);
         self.free.push(handle.0);
@@ -139,6 +152,7 @@ impl<E: Copy> EventQueue<E> {
 
     /// Remove and return the next event; its handle becomes invalid.
     pub fn pop(&mut self) -> Option<(Nanos, E)> {
+        self.fill();
         let first = self.heap.first();
         if let Some((front, event)) = self.in_order.front() {
             if first.is_none_or(|first| front.key() < first.key()) {
@@ -148,9 +162,16 @@ impl<E: Copy> EventQueue<E> {
             }
         }
         let &Entry { time, slot, .. } = first?;
-        self.remove(0);
+        self.vacant = true;
         self.free.push(slot);
         Some((time, self.slots[slot as usize].event))
+    }
+
+    /// Remove the first entry if it has been taken.
+    fn fill(&mut self) {
+        if std::mem::take(&mut self.vacant) {
+            self.remove(0);
+        }
     }
 
     fn remove(&mut self, position: usize) {

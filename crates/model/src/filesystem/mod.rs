@@ -16,7 +16,7 @@ mod metadata;
 mod space;
 mod spec;
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 pub use space::Run;
 use space::Space;
@@ -86,7 +86,7 @@ pub struct Filesystem {
     /// Location of each metadata block; the index identifies the block.
     metadata: Vec<u64>,
     /// The metadata block of each block of a group's tables.
-    tables: HashMap<TableBlock, u32>,
+    tables: FxHashMap<TableBlock, u32>,
     created: u32,
     journal_start: u64,
     journal_blocks: u64,
@@ -110,7 +110,7 @@ impl Filesystem {
             files: Vec::new(),
             free_files: Vec::new(),
             metadata: Vec::new(),
-            tables: HashMap::new(),
+            tables: FxHashMap::default(),
             created: 0,
             journal_start,
             journal_blocks,

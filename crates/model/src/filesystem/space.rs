@@ -40,6 +40,8 @@ pub(super) struct Group {
 
 #[derive(Debug)]
 pub(super) struct Space {
+    /// Blocks of each group but the last.
+    group_blocks: u64,
     pub(super) groups: Vec<Group>,
     pub(super) directory_groups: Vec<usize>,
     free_extent_blocks: f64,
@@ -88,6 +90,7 @@ impl Space {
         let free = groups.iter().map(|g| g.end - g.start - g.table).sum::<u64>();
         let free = if aged { (free as f64 * (1.0 - used)) as u64 } else { free };
         Space {
+            group_blocks,
             groups,
             directory_groups,
             free_extent_blocks,
@@ -100,11 +103,16 @@ impl Space {
         self.free
     }
 
+    /// Return the number of the group that holds a block.
+    fn group_of(&self, block: u64) -> usize {
+        ((block / self.group_blocks) as usize).min(self.groups.len().saturating_sub(1))
+    }
+
     /// Return the 128 MiB group of a block (XFS: the allocation group) and the block that tracks
     /// its free blocks. ext4 packs the bitmaps of 16 groups at the start of the first. `None` for
     /// btrfs: its trees count when they are written.
     pub(super) fn account_of(&self, kind: FilesystemKind, block: u64) -> Option<(u64, u64)> {
-        let number = self.groups.partition_point(|g| g.start <= block).saturating_sub(1);
+        let number = self.group_of(block);
         let start = self.groups[number].start;
         match kind {
             FilesystemKind::Ext3 | FilesystemKind::Ext4 => {
@@ -153,7 +161,7 @@ impl Space {
         goal: Option<u64>,
     ) -> Result<Run, NoSpace> {
         let home = match goal {
-            Some(block) => self.groups.partition_point(|g| g.start <= block).saturating_sub(1),
+            Some(block) => self.group_of(block),
             None => group,
         };
         for step in 0..self.groups.len() {
@@ -201,7 +209,7 @@ impl Space {
     /// Free blocks and join them with adjacent free extents.
     pub(super) fn release(&mut self, run: Run) {
         self.free += run.blocks;
-        let number = self.groups.partition_point(|g| g.start <= run.block).saturating_sub(1);
+        let number = self.group_of(run.block);
         let group = &mut self.groups[number];
         if run.block + run.blocks == group.open.block && group.open.blocks > 0 {
             group.open = Run { block: run.block, blocks: run.blocks + group.open.blocks };

@@ -112,4 +112,30 @@ pub(super) struct Level {
     pub(super) lowest: f64,
 }
 
+/// A group whose rate is fixed by its bottleneck.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settled {
+    pub(super) group: u32,
+    pub(super) bottleneck: u32,
+    pub(super) rate: f64,
+}
+
+/// What recomputing all ports works with, kept to avoid allocations.
+#[derive(Debug, Default)]
+pub(super) struct Refill {
+    /// Groups whose rate is not fixed yet.
+    pub(super) open: Vec<u32>,
+    pub(super) settled: Vec<Settled>,
+    /// Of each port and uplink, in its direction; without flows if no open group uses it.
+    pub(super) levels: Vec<Level>,
+    /// Those that open groups use.
+    pub(super) sides: Vec<u32>,
+}
+
+impl Refill {
+    pub(super) fn new(sides: usize) -> Self {
+        Refill { levels: vec![Level::default(); sides], ..Refill::default() }
+    }
+}
+
 pub(super) const UNLIMITED: f64 = f64::INFINITY;

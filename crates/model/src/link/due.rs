@@ -2,6 +2,7 @@
 
 use super::Network;
 use crate::request::Nanos;
+use crate::rounding;
 
 impl Network {
     pub(super) fn tick(&mut self, bottleneck: u32, now: Nanos) {
@@ -16,10 +17,10 @@ impl Network {
 
     pub(super) fn set_due(&mut self, bottleneck: u32) {
         let b = &mut self.bottlenecks[bottleneck as usize];
-        let due = b.flows.peek().map(|first| {
-            let left = ((first.bytes - b.clock).max(0.0) / b.rate * 1e9).ceil();
-            b.last + left as u64
-        });
+        let due = b
+            .flows
+            .peek()
+            .map(|first| b.last + rounding::up((first.bytes - b.clock).max(0.0) / b.rate * 1e9));
         if due == b.due {
             // The entry that is queued holds: refills come to most bottlenecks whose flows they do
             // not change.

@@ -1,19 +1,9 @@
 //! Max-min fair rates: the bottleneck of each group and the rate of its flows, after a flow starts
 //! or ends.
 
-use std::collections::HashMap;
-
-use super::bottleneck::{Mark, UNLIMITED};
-use super::Network;
+use super::bottleneck::{Level, Mark, Refill, Settled, UNLIMITED};
+use super::{Network, PortSide};
 use crate::request::Nanos;
-
-/// A group whose rate is fixed by its bottleneck.
-#[derive(Clone, Copy)]
-struct Settled {
-    group: u32,
-    bottleneck: u32,
-    rate: f64,
-}
 
 impl Network {
     /// Return the most likely bottleneck of a group that starts to send.
@@ -67,20 +57,18 @@ impl Network {
     pub(super) fn refill(&mut self, now: Nanos) {
         self.refills += 1;
         self.drop_idle_groups();
-        for i in 0..self.active.len() {
-            let g = self.groups[self.active[i] as usize];
-            for side in g.sides.iter() {
-                self.levels[side as usize].left = self.sides[side as usize].capacity;
-            }
-            self.tick(g.bottleneck, now);
+        let mut refill = std::mem::take(&mut self.refill);
+        self.open_levels(&mut refill);
+        for index in 0..self.active.len() {
+            self.tick(self.groups[self.active[index] as usize].bottleneck, now);
         }
-        let mut open: Vec<u32> = self.active.clone();
-        let mut settled: Vec<Settled> = Vec::with_capacity(open.len());
-        while !open.is_empty() {
-            self.compare_levels(&open);
-            let before = open.len();
-            let first = settled.len();
-            open.retain(|&group| match self.bottleneck_of(group) {
+        refill.settled.clear();
+        while !refill.open.is_empty() {
+            self.compare_levels(&mut refill);
+            let before = refill.open.len();
+            let first = refill.settled.len();
+            let Refill { open, settled, levels, .. } = &mut refill;
+            open.retain(|&group| match self.bottleneck_of(group, levels) {
                 Some(found) => {
                     settled.push(found);
                     false
@@ -89,45 +77,54 @@ impl Network {
             });
             debug_assert!(open.len() < before, "the lowest port of all is always a bottleneck");
             for &Settled { group, rate, .. } in &settled[first..] {
-                let g = self.groups[group as usize];
+                let g = &self.groups[group as usize];
                 let sum = rate * f64::from(g.flows);
                 for side in g.sides.iter() {
-                    self.levels[side as usize].left -= sum;
+                    let level = &mut levels[side as usize];
+                    level.left -= sum;
+                    level.flows -= g.flows;
                 }
             }
         }
-        self.move_groups(now, &settled);
+        self.move_groups(now, &refill.settled);
+        self.refill = refill;
     }
 
-    /// Compute the fair rate of each port of the groups, and the lowest rate that any port or limit
-    /// gives one of its flows.
-    fn compare_levels(&mut self, groups: &[u32]) {
-        for &group in groups {
-            let g = &self.groups[group as usize];
-            for side in g.sides.iter() {
-                let level = &mut self.levels[side as usize];
-                (level.flows, level.lowest) = (0, UNLIMITED);
+    /// Open all active groups, and the level of each port that they use.
+    fn open_levels(&self, refill: &mut Refill) {
+        let Refill { open, levels, sides, .. } = refill;
+        open.clone_from(&self.active);
+        sides.clear();
+        for &group in &self.active {
+            for side in self.groups[group as usize].sides.iter() {
+                let level = &mut levels[side as usize];
+                if level.flows == 0 {
+                    sides.push(side);
+                    let PortSide { capacity, flows, .. } = self.sides[side as usize];
+                    *level = Level { left: capacity, flows, fair: 0.0, lowest: UNLIMITED };
+                }
             }
         }
-        for &group in groups {
-            let g = &self.groups[group as usize];
-            for side in g.sides.iter() {
-                self.levels[side as usize].flows += g.flows;
-            }
-        }
-        for &group in groups {
-            let g = &self.groups[group as usize];
-            for side in g.sides.iter() {
-                let level = &mut self.levels[side as usize];
+    }
+
+    /// Compute the fair rate of each port of the open groups, and the lowest rate that any port or
+    /// limit gives one of its flows.
+    fn compare_levels(&self, refill: &mut Refill) {
+        let Refill { open, levels, sides, .. } = refill;
+        sides.retain(|&side| {
+            let level = &mut levels[side as usize];
+            if level.flows > 0 {
                 level.fair = level.left.max(0.0) / f64::from(level.flows);
+                level.lowest = UNLIMITED;
             }
-        }
-        for &group in groups {
+            level.flows > 0
+        });
+        for &group in &*open {
             let g = &self.groups[group as usize];
-            let fair = g.sides.iter().map(|side| self.levels[side as usize].fair);
+            let fair = g.sides.iter().map(|side| levels[side as usize].fair);
             let meets = fair.fold(g.limit, f64::min);
             for side in g.sides.iter() {
-                let level = &mut self.levels[side as usize];
+                let level = &mut levels[side as usize];
                 level.lowest = level.lowest.min(meets);
             }
         }
@@ -135,10 +132,10 @@ impl Network {
 
     /// Return the bottleneck of a group and its rate; `None` if another port has a lower rate.
     #[inline]
-    fn bottleneck_of(&self, group: u32) -> Option<Settled> {
+    fn bottleneck_of(&self, group: u32, levels: &[Level]) -> Option<Settled> {
         let ports = self.sides.len() as u32;
         let g = &self.groups[group as usize];
-        let levels = || g.sides.iter().map(|side| (side, self.levels[side as usize]));
+        let levels = || g.sides.iter().map(|side| (side, levels[side as usize]));
         if levels().all(|(_, level)| g.limit <= level.fair && g.limit <= level.lowest) {
             return Some(Settled { group, bottleneck: ports + group, rate: g.limit });
         }
@@ -190,14 +187,13 @@ impl Network {
     fn leave_bottlenecks(&mut self, settled: &[Settled]) -> Vec<(u32, Mark)> {
         let mut moving: Vec<(u32, Mark)> = Vec::new();
         let mut sources: Vec<u32> = Vec::new();
-        let mut target: HashMap<u32, u32> = HashMap::new();
         for &Settled { group, bottleneck, .. } in settled {
-            let old = self.groups[group as usize].bottleneck;
-            if old != bottleneck {
-                target.insert(group, bottleneck);
-                if !sources.contains(&old) {
-                    sources.push(old);
+            let g = &mut self.groups[group as usize];
+            if g.bottleneck != bottleneck {
+                if !sources.contains(&g.bottleneck) {
+                    sources.push(g.bottleneck);
                 }
+                g.bottleneck = bottleneck;
             }
         }
         for source in sources {
@@ -205,15 +201,14 @@ impl Network {
             let (clock, marks) = (b.clock, b.flows.take());
             for mark in marks {
                 let group = self.flows[mark.flow as usize].group;
-                match target.get(&group) {
-                    Some(&to) => moving.push((to, Mark { bytes: mark.bytes - clock, ..mark })),
-                    None => b.flows.push(mark),
+                let to = self.groups[group as usize].bottleneck;
+                if to == source {
+                    b.flows.push(mark);
+                } else {
+                    moving.push((to, Mark { bytes: mark.bytes - clock, ..mark }));
                 }
             }
             b.forget_due();
-        }
-        for (&group, &bottleneck) in &target {
-            self.groups[group as usize].bottleneck = bottleneck;
         }
         moving
     }

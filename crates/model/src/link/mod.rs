@@ -20,10 +20,12 @@ mod due;
 mod max_min;
 pub mod tcp;
 
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
+
+use rustc_hash::FxHashMap;
 
 use crate::request::Nanos;
-use bottleneck::{Bottleneck, Level, Mark, UNLIMITED};
+use bottleneck::{Bottleneck, Mark, Refill, UNLIMITED};
 
 /// Rates of a port and the limit of a single flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -96,14 +98,14 @@ pub struct Network {
     /// Bottlenecks: one per side, followed by one per group.
     bottlenecks: Vec<Bottleneck>,
     groups: Vec<Group>,
-    group_of: HashMap<(u32, u32), u32>,
+    group_of: FxHashMap<(u32, u32), u32>,
     active: Vec<u32>,
     flows: Vec<Flow>,
     free: Vec<u32>,
     due: BinaryHeap<std::cmp::Reverse<(Nanos, u32, u32)>>,
     sequence: u64,
     refills: u64,
-    levels: Vec<Level>,
+    refill: Refill,
 }
 
 impl Network {
@@ -122,12 +124,12 @@ impl Network {
             .collect();
         Network {
             bottlenecks: sides.iter().map(|_| Bottleneck::default()).collect(),
-            levels: vec![Level::default(); sides.len()],
+            refill: Refill::new(sides.len()),
             sides,
             leaves,
             flow_limits: ports.iter().map(|p| p.flow_bytes_per_s).collect(),
             groups: Vec::new(),
-            group_of: HashMap::new(),
+            group_of: FxHashMap::default(),
             active: Vec::new(),
             flows: Vec::new(),
             free: Vec::new(),
@@ -290,7 +292,6 @@ impl Network {
             // No other flow shares a port or uplink, so no other rate changes.
             self.set_due(bottleneck);
         } else if !self.adjust(group) {
-            self.set_due(bottleneck);
             self.refill(now);
         } else {
             self.set_due(bottleneck);

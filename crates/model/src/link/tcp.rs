@@ -26,7 +26,7 @@
 //! *Measurement and Analysis of TCP Throughput Collapse in Cluster-based Storage Systems* (FAST
 //! '08).
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -120,7 +120,7 @@ struct Connection {
 #[derive(Debug)]
 pub struct Tcp {
     spec: TcpSpec,
-    connections: HashMap<(u32, u32), Connection>,
+    connections: FxHashMap<(u32, u32), Connection>,
     /// Bytes that the connections to each host may have on their way.
     claimed: Vec<f64>,
     counters: TcpCounters,
@@ -130,7 +130,7 @@ impl Tcp {
     pub fn new(spec: TcpSpec, hosts: usize) -> Self {
         Tcp {
             spec,
-            connections: HashMap::new(),
+            connections: FxHashMap::default(),
             claimed: vec![0.0; hosts],
             counters: TcpCounters::default(),
         }

@@ -46,14 +46,21 @@ impl Extent {
     }
 }
 
+/// An extent in the index of its file, with its first page and the page after its last: look-ups
+/// find out which pages are in the cache without the extents.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Indexed {
+    pub(super) start: u32,
+    pub(super) end: u32,
+    pub(super) extent: Id<Extent>,
+}
+
 /// A file of the host, with the extents of its pages.
 #[derive(Debug, Default)]
 pub struct CachedFile {
-    pub(super) regions: Vec<Vec<(u32, Id<Extent>)>>,
+    pub(super) regions: Vec<Vec<Indexed>>,
     pub(super) dirty_pages: u64,
-    /// The last extent found: most look-ups hit it or the next one.
-    pub(super) hint: Cell<Option<Id<Extent>>>,
-    /// About where the last extent found is in its region.
+    /// About where the last extent found is in its region: most look-ups hit it or the next one.
     pub(super) place: Cell<u32>,
     /// End of the cached pages: no page at or after this one is in the cache.
     pub(super) pages_end: u32,

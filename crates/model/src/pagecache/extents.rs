@@ -1,19 +1,10 @@
 //! Extents, the elements of the LRU lists and of a file's index: create, split, join and drop.
 
-use super::{CachedFile, Extent, Group, PageCache, PageState, REGION_SHIFT};
+use super::lookup::{last_from, place_of};
+use super::{CachedFile, Extent, Group, Indexed, PageCache, PageState, REGION_SHIFT};
 use crate::slots::Id;
 
 const MAX_EXTENT_PAGES: u32 = 1024;
-
-/// Return how many extents of a region begin before a page. Files are mostly read and written in
-/// order, so the last extents are searched first.
-pub(super) fn count_before(region: &[(u32, Id<Extent>)], page: u32) -> usize {
-    let tail = region.len().saturating_sub(8);
-    match region[tail..].iter().rposition(|&(start, _)| start < page) {
-        Some(at) => tail + at + 1,
-        None => region[..tail].partition_point(|&(start, _)| start < page),
-    }
-}
 
 impl PageCache {
     /// Return the length of the longest part of `pages` pages from `start` that fits into one
@@ -49,21 +40,28 @@ impl PageCache {
         extent
     }
 
-    /// Enter an extent into the index of its file.
+    /// Enter an extent into the index of its file. Where it begins within another one, that one ends
+    /// there.
     fn index(&mut self, file: Id<CachedFile>, start: u32, pages: u32, extent: Id<Extent>) {
         let f = &mut self.files[file];
-        f.pages_end = f.pages_end.max(start + pages);
-        // A process that waits for the pages will look them up next.
-        f.hint.set(Some(extent));
+        let end = start + pages;
+        f.pages_end = f.pages_end.max(end);
         let regions = &mut f.regions;
         let number = (start >> REGION_SHIFT) as usize;
         if number >= regions.len() {
             regions.resize_with(number + 1, Vec::new);
         }
         let region = &mut regions[number];
-        let at = count_before(region, start);
+        let at = match last_from(region, start, f.place.get()) {
+            Some(left) => {
+                region[left].end = region[left].end.min(start);
+                left + 1
+            }
+            None => 0,
+        };
+        // A process that waits for the pages will look them up next.
         f.place.set(at as u32);
-        region.insert(at, (start, extent));
+        region.insert(at, Indexed { start, end, extent });
     }
 
     /// Split an extent in two; return the part that starts at `page`.
@@ -95,10 +93,13 @@ impl PageCache {
 
     pub(super) fn join_left(&mut self, extent: Id<Extent>) {
         let e = self.extents[extent];
-        if e.start & ((1 << REGION_SHIFT) - 1) == 0 {
+        let f = &self.files[e.file];
+        let region = &f.regions[(e.start >> REGION_SHIFT) as usize];
+        let at = place_of(region, e.start, f.place.get());
+        if at == 0 || region[at - 1].end < e.start {
             return;
         }
-        let Some(left) = self.left_of(&e) else { return };
+        let left = region[at - 1].extent;
         let l = self.extents[left];
         let joined_touch = if l.touched_end == l.end() {
             e.touched_end
@@ -115,7 +116,7 @@ impl PageCache {
         {
             return;
         }
-        self.forget(extent);
+        self.forget_at(extent, at);
         let was = self.extents[left];
         self.unlink(left);
         let l = &mut self.extents[left];
@@ -125,15 +126,24 @@ impl PageCache {
             touched_end: joined_touch,
             ..was
         };
+        self.files[e.file].regions[(e.start >> REGION_SHIFT) as usize][at - 1].end = e.end();
         self.link_newest(left);
         if e.state == PageState::Dirty {
-            // `forget` subtracted them.
+            // `forget_at` subtracted them.
             self.add_dirty(e.file, e.group, e.pages);
         }
     }
 
     /// Remove an extent from the index and the lists.
     pub(super) fn forget(&mut self, extent: Id<Extent>) {
+        let Extent { file, start, .. } = self.extents[extent];
+        let f = &self.files[file];
+        let region = &f.regions[(start >> REGION_SHIFT) as usize];
+        self.forget_at(extent, place_of(region, start, f.place.get()));
+    }
+
+    /// As `forget`, of the extent at a place of its region.
+    fn forget_at(&mut self, extent: Id<Extent>, at: usize) {
         let e = self.extents[extent];
         if e.state == PageState::Dirty {
             self.drop_dirty(e.file, e.group, e.pages);
@@ -141,12 +151,14 @@ impl PageCache {
             self.drop_writeback(e.group, e.pages);
         }
         self.unlink(extent);
-        let region = &mut self.files[e.file].regions[(e.start >> REGION_SHIFT) as usize];
-        region.remove(count_before(region, e.start));
+        let f = &mut self.files[e.file];
+        f.regions[(e.start >> REGION_SHIFT) as usize].remove(at);
+        let place = f.place.get();
+        f.place.set(place.saturating_sub(u32::from(at <= place as usize)));
         self.free(extent);
     }
 
-    /// Free the slot of an extent. Without pages, it is not what a file's hint looks for.
+    /// Free the slot of an extent.
     pub(super) fn free(&mut self, extent: Id<Extent>) {
         self.extents[extent].pages = 0;
         self.extents.remove(extent);

@@ -27,8 +27,8 @@ use serde::{Deserialize, Serialize};
 use crate::request::Nanos;
 use crate::slots::{Id, Slab};
 
-use extent::List;
 pub use extent::{CachedFile, Extent, Group, PageIo, PageState};
+use extent::{Indexed, List};
 pub use shadows::PageReclaim;
 pub use writeback::WritebackSpec;
 
@@ -111,7 +111,7 @@ impl PageCache {
     /// Drop a file and its pages, including dirty ones. The file must have no I/O in flight.
     pub fn remove_file(&mut self, file: Id<CachedFile>) {
         let mut regions = std::mem::take(&mut self.files[file].regions);
-        for (_, extent) in regions.drain(..).flatten() {
+        for Indexed { extent, .. } in regions.drain(..).flatten() {
             let e = self.extents[extent];
             debug_assert!(matches!(e.state, PageState::Clean | PageState::Dirty));
             if e.state == PageState::Dirty {

@@ -3,7 +3,7 @@
 //! Rules with refault distances are those of Linux 6.18: `inactive_is_low`, and
 //! `prepare_scan_control`, which deactivates while pages refault.
 
-use super::extents::count_before;
+use super::lookup::place_of;
 use super::shadows::PageReclaim;
 use super::{Extent, Group, List, PageCache, PageState, REGION_SHIFT};
 use crate::slots::Id;
@@ -208,9 +208,10 @@ impl PageCache {
     fn trim(&mut self, extent: Id<Extent>, pages: u32) {
         let e = self.extents[extent];
         let start = e.start + pages;
-        let region = &mut self.files[e.file].regions[(e.start >> REGION_SHIFT) as usize];
-        let at = count_before(region, e.start);
-        region[at].0 = start;
+        let f = &mut self.files[e.file];
+        let region = &mut f.regions[(e.start >> REGION_SHIFT) as usize];
+        let at = place_of(region, e.start, f.place.get());
+        region[at].start = start;
         let left = &mut self.extents[extent];
         left.start = start;
         left.pages -= pages;

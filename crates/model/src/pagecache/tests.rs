@@ -203,19 +203,29 @@ proptest! {
             let mut dirty = 0u64;
             for f in files {
                 let mut end = 0;
-                for &(start, extent) in cache.files[f].regions.iter().flatten() {
+                for &Indexed { start, end: indexed_end, extent } in
+                    cache.files[f].regions.iter().flatten()
+                {
                     for page in end.max(start.saturating_sub(2))..start {
                         prop_assert_eq!(cache.find(f, page), None);
                     }
                     let pages = [start, cache.extent(extent).end() - 1];
                     prop_assert_eq!(pages.map(|page| cache.find(f, page)), [Some(extent); 2]);
                     let e = cache.extent(extent);
-                    prop_assert_eq!(e.start, start);
+                    prop_assert_eq!((e.start, e.end()), (start, indexed_end));
                     prop_assert!(e.start >= end, "extents overlap");
                     end = e.end();
                     listed += u64::from(e.pages);
                     dirty += if e.state == PageState::Dirty { u64::from(e.pages) } else { 0 };
                 }
+            }
+            let from = start.saturating_sub(50);
+            for (file, to) in [(files[0], from + 700), (files[1], from + 1500)] {
+                let is_cached = |&page: &u32| cache.find(file, page).is_some();
+                let cached = (from..to).find(is_cached);
+                let missing = (from..to).find(|page| !is_cached(page));
+                prop_assert_eq!(cache.next_cached(file, from, to), cached.unwrap_or(to));
+                prop_assert_eq!(cache.next_missing(file, from, to), missing.unwrap_or(to));
             }
             prop_assert_eq!(listed, cache.used_pages());
             prop_assert_eq!(dirty, cache.dirty_pages());

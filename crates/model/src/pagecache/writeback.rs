@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CachedFile, Extent, Group, PageCache, PageState, PAGE_BYTES, REGION_SHIFT};
+use super::{CachedFile, Extent, Group, Indexed, PageCache, PageState, PAGE_BYTES, REGION_SHIFT};
 use crate::slots::Id;
 
 /// Writeback settings, as in `/proc/sys/vm`.
@@ -76,10 +76,10 @@ impl PageCache {
         let regions = &self.files[file].regions;
         let first = (page >> REGION_SHIFT) as usize;
         for region in regions.iter().skip(first) {
-            let from = region.partition_point(|&(start, _)| start < page);
-            let dirty = |&&(_, e): &&(u32, Id<Extent>)| self.extents[e].state == PageState::Dirty;
-            if let Some(&(_, extent)) = region[from..].iter().find(dirty) {
-                return Some(extent);
+            let from = region.partition_point(|each| each.start < page);
+            let dirty = |each: &&Indexed| self.extents[each.extent].state == PageState::Dirty;
+            if let Some(found) = region[from..].iter().find(dirty) {
+                return Some(found.extent);
             }
         }
         None

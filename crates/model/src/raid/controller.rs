@@ -10,7 +10,9 @@
 //! write ends when it is on the drives (MegaRAID's "write back" without "bad BBU"). The drives' own
 //! write caches are not used.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use rustc_hash::FxHashMap;
 
 use super::spec::ControllerSpec;
 use super::Raid;
@@ -67,7 +69,7 @@ pub struct Controller<D: Queue> {
     row_sectors: u64,
     lines: BTreeMap<u64, Line>,
     /// Stripes that are being written, with the parts that are under way.
-    leaving: HashMap<u64, (Line, u32)>,
+    leaving: FxHashMap<u64, (Line, u32)>,
     /// Stripes with unwritten data by the time of the oldest.
     oldest: BTreeSet<(Nanos, u64)>,
     complete: VecDeque<u64>,
@@ -78,7 +80,7 @@ pub struct Controller<D: Queue> {
     most_leaving: usize,
     /// Writes that find no space.
     waiting: VecDeque<(u64, Request)>,
-    below: HashMap<u64, Below>,
+    below: FxHashMap<u64, Below>,
     next: u64,
     /// When processor and link have done what they have taken.
     processor: Nanos,
@@ -98,14 +100,14 @@ impl<D: Queue> Controller<D> {
             spec,
             row_sectors,
             lines: BTreeMap::new(),
-            leaving: HashMap::new(),
+            leaving: FxHashMap::default(),
             oldest: BTreeSet::new(),
             complete: VecDeque::new(),
             held: 0,
             position: 0,
             most_leaving,
             waiting: VecDeque::new(),
-            below: HashMap::new(),
+            below: FxHashMap::default(),
             next: 0,
             processor: 0,
             link: 0,

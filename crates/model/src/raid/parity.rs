@@ -29,7 +29,7 @@ impl<D: Queue> Raid<D> {
             let waiting = std::mem::take(&mut self.stripes.waiting[index]);
             let ready = self.list(&waiting);
             self.stripes.waiting[index] = Waiting { ready, ..waiting };
-            let room = self.stripes.has_room(self.stripes.waiting[index].columns().sectors());
+            let room = self.stripes.has_room(self.stripes.waiting[index].columns.sectors());
             if ready && room && !self.stripes.plugged {
                 self.start_stripe(index);
             }
@@ -47,7 +47,7 @@ impl<D: Queue> Raid<D> {
         let may_read = self.stripes.reading == 0;
         let mut index = 0;
         while let Some(waiting) = self.stripes.waiting.get(index) {
-            if !self.stripes.has_room(waiting.columns().sectors()) {
+            if !self.stripes.has_room(waiting.columns.sectors()) {
                 return;
             }
             if may_read || waiting.ready || waiting.sync {
@@ -61,7 +61,7 @@ impl<D: Queue> Raid<D> {
     fn start_stripe(&mut self, index: usize) {
         let waiting = self.stripes.start(index);
         self.list(&waiting);
-        let columns = waiting.columns();
+        let columns = waiting.columns;
         let first = waiting.parents.first().copied();
         let Some(op) = waiting.op else { return };
         let mut lists = std::mem::take(&mut self.lists);
@@ -105,7 +105,7 @@ impl<D: Queue> Raid<D> {
         let Level::Parity(parities) = layout.level else { return true };
         let mut lists = std::mem::take(&mut self.lists);
         lists.clear();
-        let (stripe, columns) = (waiting.stripe, waiting.columns());
+        let (stripe, columns) = (waiting.stripe, waiting.columns);
         let start = stripe * layout.chunk;
         let on = |member: usize, from: u64, n: u64| Piece {
             member,
@@ -130,10 +130,11 @@ impl<D: Queue> Raid<D> {
         let parity_lost = parity_members().all(|member| !self.good(member, start));
         *remade = true;
         if !remake.is_empty() && !parity_lost {
+            let held = self.stripes.held(stripe);
             let missing = |piece: &&Piece| {
                 let from = piece.sector - start;
                 let of = Columns { from, to: from + u64::from(piece.sectors) };
-                !self.stripes.holds(stripe, piece.member, of)
+                !held.is_some_and(|held| held.has(piece.member, &of))
             };
             let cost = |pieces: &[Piece]| -> u64 {
                 pieces.iter().filter(missing).map(|piece| u64::from(piece.sectors)).sum()

@@ -19,6 +19,8 @@ pub(super) struct Waiting {
     pub(super) op: Option<Op>,
     pub(super) fua: bool,
     pub(super) written: Vec<Written>,
+    /// The columns that any of its writes touches.
+    pub(super) columns: Columns,
     pub(super) parents: Vec<Id<Parent>>,
     /// It needs no reads.
     pub(super) ready: bool,
@@ -30,6 +32,12 @@ impl Waiting {
     /// Add a range of a chunk; extend one that it meets.
     pub(super) fn add(&mut self, chunk: usize, within: u64, sectors: u32) {
         let end = within + u64::from(sectors);
+        let columns = &mut self.columns;
+        if self.written.is_empty() {
+            *columns = Columns { from: within, to: end };
+        } else {
+            *columns = Columns { from: columns.from.min(within), to: columns.to.max(end) };
+        }
         let meets =
             |&(of, from, n): &Written| of == chunk && from <= end && within <= from + u64::from(n);
         match self.written.iter().position(meets) {
@@ -41,22 +49,22 @@ impl Waiting {
             None => self.written.push((chunk, within, sectors)),
         }
     }
-
-    /// Return the columns that any of its writes touches.
-    pub(super) fn columns(&self) -> Columns {
-        let starts = self.written.iter().map(|&(_, from, _)| from);
-        let ends = self.written.iter().map(|&(_, from, n)| from + u64::from(n));
-        Columns { from: starts.min().unwrap_or(0), to: ends.max().unwrap_or(0) }
-    }
 }
 
 /// A stripe in memory after its last write.
 #[derive(Default)]
-struct Held {
+pub(super) struct Held {
     stripe: u64,
     columns: Columns,
     /// Whether the data of each member is in memory.
     members: Vec<bool>,
+}
+
+impl Held {
+    /// Return whether the data of a member is in memory.
+    pub(super) fn has(&self, member: usize, columns: &Columns) -> bool {
+        self.members[member] && self.columns.contain(columns)
+    }
 }
 
 /// The stripe cache.
@@ -106,6 +114,7 @@ impl Stripes {
         (new.stripe, new.op, new.fua) = (stripe, Some(op), fua);
         (new.ready, new.sync) = (false, false);
         new.written.clear();
+        new.columns = Columns::default();
         new.parents.clear();
         self.waiting.push(new);
         self.waiting.len() - 1
@@ -118,7 +127,7 @@ impl Stripes {
 
     pub(super) fn start(&mut self, index: usize) -> Waiting {
         let started = self.waiting.remove(index);
-        self.active += started.columns().sectors();
+        self.active += started.columns.sectors();
         started
     }
 
@@ -130,10 +139,9 @@ impl Stripes {
         self.active -= columns.sectors();
     }
 
-    /// Return whether the data of a member is in memory.
-    pub(super) fn holds(&self, stripe: u64, member: usize, columns: Columns) -> bool {
-        let held = self.held.iter().rev().find(|held| held.stripe == stripe);
-        held.is_some_and(|held| held.members[member] && held.columns.contain(&columns))
+    /// Return what of a stripe is in memory.
+    pub(super) fn held(&self, stripe: u64) -> Option<&Held> {
+        self.held.iter().rev().find(|held| held.stripe == stripe)
     }
 
     /// Keep the data of a stripe in memory, of the members for which `is_here` says so, and forget

@@ -8,7 +8,7 @@ mod files;
 mod hosts;
 mod services;
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 use headrace_model::link::tcp::Tcp;
@@ -90,8 +90,8 @@ impl<'a> World<'a> {
             network: Network::with_leaves(&ports, leaves(scenario)),
             tcp: scenario.tcp.map(|spec| Tcp::new(spec, ports.len())),
             network_timer: None,
-            client_instances: HashMap::new(),
-            lustre: HashMap::new(),
+            client_instances: FxHashMap::default(),
+            lustre: FxHashMap::default(),
             program: Arc::default(),
             feeder: Feeder::default(),
             jobs: Vec::new(),

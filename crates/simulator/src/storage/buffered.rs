@@ -5,9 +5,26 @@ use headrace_model::pagecache::{CachedFile, PageState};
 use headrace_model::slots::Id;
 
 use super::page_end;
-use crate::ids::OpId;
+use crate::ids::{InstanceId, OpId};
 use crate::scenario::ClientReadAhead;
 use crate::world::{Mounted, Op, OpStage, World};
+
+/// Where an operation reads next.
+#[derive(Clone, Copy)]
+struct Reading {
+    instance: InstanceId,
+    cursor: u32,
+    end: u32,
+    ask_at: u32,
+    mapped: bool,
+}
+
+impl Reading {
+    fn of(op: &Op) -> Self {
+        let Op { instance, cursor, end, ask_at, mapped, .. } = *op;
+        Reading { instance, cursor, end, ask_at, mapped }
+    }
+}
 
 /// What decides how an operation reads.
 struct ReadRules {
@@ -51,14 +68,14 @@ impl World<'_> {
             {
                 return false;
             }
-            let op = self.ops[index];
-            if op.cursor >= op.end || op.failed {
-                let o = &mut self.ops[index];
+            let o = &mut self.ops[index];
+            if o.cursor >= o.end || o.failed {
                 if o.end > 0 {
                     o.read_ahead.finished(o.end - 1);
                 }
                 return true;
             }
+            let op = Reading::of(o);
             let r = self.read_rules(&op);
             if r.two_windows && op.cursor == op.ask_at && self.read_ahead_window(index, &op, &r) {
                 continue;
@@ -106,7 +123,7 @@ impl World<'_> {
     }
 
     /// Return what decides how an operation reads.
-    fn read_rules(&self, op: &Op) -> ReadRules {
+    fn read_rules(&self, op: &Reading) -> ReadRules {
         let instance = &self.instances[op.instance];
         let mount = &self.mounts[instance.mount as usize];
         let wanted = op.end - op.cursor.min(op.end);
@@ -128,15 +145,23 @@ impl World<'_> {
     }
 
     /// Invoke two-window read-ahead. Return whether pages must be read.
-    fn read_ahead_window(&mut self, index: OpId, op: &Op, r: &ReadRules) -> bool {
+    fn read_ahead_window(&mut self, index: OpId, op: &Reading, r: &ReadRules) -> bool {
         let cache = &mut self.hosts[r.host].cache;
         let o = &mut self.ops[index];
+        // The last range that was examined, and its first missing page.
+        let mut examined = (0, 0, 0);
         let ahead = o.read_ahead.windows.reach(op.cursor, op.end - op.cursor, r.max, |from, to| {
-            cache.next_missing(r.file, from, to.min(r.file_end)) < to.min(r.file_end)
+            let to = to.min(r.file_end);
+            examined = (from, to, cache.next_missing(r.file, from, to));
+            examined.2 < to
         });
         o.ask_at = ahead.next;
         let end = ahead.end.min(r.file_end);
-        if cache.next_missing(r.file, ahead.start, end) >= end {
+        let missing = match examined {
+            (from, to, missing) if (from, to) == (ahead.start, end) => missing,
+            _ => cache.next_missing(r.file, ahead.start, end),
+        };
+        if missing >= end {
             return false;
         }
         let needed = cache.missing_pages(r.file, op.cursor.max(ahead.start), end.min(op.end));
@@ -147,7 +172,7 @@ impl World<'_> {
     }
 
     /// Set the window to read for a page that is not in the cache.
-    fn read_missing(&mut self, index: OpId, op: &Op, r: &ReadRules) {
+    fn read_missing(&mut self, index: OpId, op: &Reading, r: &ReadRules) {
         let cache = &mut self.hosts[r.host].cache;
         let o = &mut self.ops[index];
         let window = if r.two_windows {

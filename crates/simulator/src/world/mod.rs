@@ -13,7 +13,7 @@ mod series;
 mod task;
 mod timers;
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicBool, Ordering as Atomic};
 use std::sync::Arc;
 
@@ -87,9 +87,9 @@ pub(crate) struct World<'a> {
     pub tcp: Option<Tcp>,
     pub network_timer: Option<Handle>,
     /// Client instance of a service's file on a mount.
-    pub client_instances: HashMap<(u32, u32), InstanceId>,
+    pub client_instances: FxHashMap<(u32, u32), InstanceId>,
     /// Lustre read-ahead state by instance, for services that use it.
-    pub lustre: HashMap<InstanceId, LustreReadAhead>,
+    pub lustre: FxHashMap<InstanceId, LustreReadAhead>,
     /// Shared with the worlds of other nodes of a scenario that is simulated node by node.
     pub program: Arc<[Instruction]>,
     pub feeder: Feeder,
@@ -135,8 +135,8 @@ impl<'a> World<'a> {
         self.rpcs = Slab::default();
         self.vectors = Slab::default();
         self.fetches = Slab::default();
-        self.client_instances = HashMap::new();
-        self.lustre = HashMap::new();
+        self.client_instances = FxHashMap::default();
+        self.lustre = FxHashMap::default();
         self.completions = Vec::new();
         self.feeder.sets = Vec::new();
         if self.feeder.slots.iter().all(|slot| slot.task.is_none()) {
