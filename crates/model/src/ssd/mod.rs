@@ -36,14 +36,6 @@ const BUFFER_UNITS_MAX: u64 = 1 << 18;
 /// but Linux gives each device a queue of at least four (BLKDEV_MIN_RQ).
 const OWN_QUEUE_MAX: u32 = 4;
 
-fn own_queue(depth: u32) -> Vec<Nanos> {
-    if depth <= OWN_QUEUE_MAX {
-        vec![0; depth as usize]
-    } else {
-        Vec::new()
-    }
-}
-
 enum Translation {
     Page(Box<PageMap>),
     LogBlock(LogBlocks),
@@ -209,7 +201,10 @@ impl Ssd {
             cleaning: CleaningShare::default(),
             cleaning_programs: 0,
             busy_until: 0,
-            taken_until: own_queue(spec.queue_depth),
+            taken_until: match spec.queue_depth {
+                depth @ ..=OWN_QUEUE_MAX => vec![0; depth as usize],
+                _ => Vec::new(),
+            },
             slc: SlcCache::of(spec, dies.count() as f64 * page_units as f64),
             dies,
             done: Completions::new(),
