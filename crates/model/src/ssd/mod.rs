@@ -32,9 +32,6 @@ use spec::{
 /// Units of the write buffer whose completion times are stored. A larger buffer counts as this
 /// size.
 const BUFFER_UNITS_MAX: u64 = 1 << 18;
-/// Longest queue that the drive keeps itself. Hosts hold no more than a longer one at the drive;
-/// but Linux gives each device a queue of at least four (BLKDEV_MIN_RQ).
-const OWN_QUEUE_MAX: u32 = 4;
 
 enum Translation {
     Page(Box<PageMap>),
@@ -130,8 +127,6 @@ pub struct Ssd {
     inbound: usize,
     channel_clock: Vec<Nanos>,
     dies: Dies,
-    /// When the drive is done with each command that it holds, for a short queue; else empty.
-    taken_until: Vec<Nanos>,
     translation: Translation,
     buffer: Vec<Buffered>,
     buffer_next: usize,
@@ -201,10 +196,6 @@ impl Ssd {
             cleaning: CleaningShare::default(),
             cleaning_programs: 0,
             busy_until: 0,
-            taken_until: match spec.queue_depth {
-                depth @ ..=OWN_QUEUE_MAX => vec![0; depth as usize],
-                _ => Vec::new(),
-            },
             slc: SlcCache::of(spec, dies.count() as f64 * page_units as f64),
             dies,
             done: Completions::new(),
@@ -543,9 +534,6 @@ impl Medium for Ssd {
 impl Device for Ssd {
     fn submit(&mut self, now: Nanos, request: Request) {
         let seq = self.done.admit();
-        // It waits at the host for the first command that is done.
-        let place = (0..self.taken_until.len()).min_by_key(|&place| self.taken_until[place]);
-        let now = place.map_or(now, |place| now.max(self.taken_until[place]));
         let (command_ns, overhead_ns) = match request.op {
             Op::Read => (self.read_command_ns, self.read_overhead_ns),
             _ => (self.write_command_ns, self.write_overhead_ns),
@@ -585,9 +573,6 @@ impl Device for Ssd {
                 ready
             }
         };
-        if let Some(place) = place {
-            self.taken_until[place] = time;
-        }
         self.busy_until = self.busy_until.max(time);
         self.done.push(time, seq, request.tag, Status::Done);
     }

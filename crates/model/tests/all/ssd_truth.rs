@@ -178,32 +178,6 @@ fn an_slc_cache_takes_a_burst_and_then_fills() {
     close(run(&drive(cached), &long).unwrap().write.bytes_per_s, 16.0 * 4096.0 / 750e-6, 0.05);
 }
 
-/// Linux submits up to four commands to a drive that takes one (BLKDEV_MIN_RQ).
-#[test]
-fn a_drive_that_takes_one_command_at_a_time_serves_them_one_after_the_other() {
-    let ends = |queue_depth: u32| {
-        let text = format!(r#"{FILLED}, "queue_depth": {queue_depth}"#);
-        let DriveSpec::Ssd(spec) = drive(&text) else { panic!("an SSD") };
-        let mut device = Ssd::new(&spec).unwrap();
-        // Of different dies and channels.
-        for number in 0..4 {
-            let request =
-                Request { tag: number, op: Op::Read, sector: number * 8, sectors: 8, fua: false };
-            device.submit(0, request);
-        }
-        let mut out = Vec::new();
-        device.wake(1_000_000_000, &mut out);
-        out.iter().map(|done| done.time as f64).collect::<Vec<_>>()
-    };
-    let one = ends(1);
-    for (number, &end) in one.iter().enumerate() {
-        close(end, (number + 1) as f64 * one[0], 0.01);
-    }
-    let two = ends(2);
-    assert!(two[1] < 1.4 * one[0] && two[2] > 1.9 * one[0]);
-    assert!(ends(4)[3] < 2.0 * one[0]);
-}
-
 /// Write 256 MiB, one request at a time; return when that is done.
 fn burst(device: &mut Ssd, start: Nanos) -> Nanos {
     (0..2048).fold(start, |now, number| answer(device, now, Op::Write, number * 256, 256))
