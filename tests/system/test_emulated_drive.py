@@ -185,6 +185,7 @@ def raised_workers() -> Callable[[], set[int]]:
     return found
 
 
+@pytest.mark.machine  # other emulated drives have workers, too
 def test_the_kernels_worker_comes_before_other_programs(
     attach: Attach, raised_workers: Callable[[], set[int]]
 ) -> None:

@@ -206,7 +206,8 @@ def test_reads_of_an_emulated_disk(workspace: Workspace, context: TargetContext)
 def test_reads_over_nfs(workspace: Workspace, context: TargetContext) -> None:
     with standing(made("nfs"), context) as (location, _):
         folder = location.node_directories[0]
-        file = written(folder, 32 << 20)
+        # Large: what was read once is in the page cache.
+        file = written(folder, 256 << 20)
         command = (sys.executable, "-c", RANDOM, str(file))
         verdict, ended = decided(lambda reads: why(workspace, *command, str(reads)), 4000)
     assert verdict["limit"]["kind"] == "network", verdict

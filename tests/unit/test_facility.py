@@ -34,10 +34,10 @@ def test_an_eighth_of_the_facility(tmp_path: Path) -> None:
         (sums, nodes) = (trial["sums"], int(levels["nodes"]))
         assert sums["jobs"] == 32 * nodes and sums["bytes_asked"] > 0.8 * 833 * sums["events"]
         rates[levels["target"], nodes] = sums["events"] / trial["duration_s"]
-    # One node is limited by its cores, whatever feeds it. Eight nodes ask one drive for more than
-    # it has, and two drives give more than one.
+    # One node is limited by its cores, whatever feeds it. Eight nodes ask one server for more than
+    # it has, so that they lose time; two servers feed them.
     for target in ("eight", "sixteen"):
         assert 0.75 * EVENTS_PER_S < rates[target, 1] < EVENTS_PER_S, rates
-    assert rates["eight", 8] < 0.7 * 8 * EVENTS_PER_S, rates
-    assert rates["sixteen", 8] > 1.2 * rates["eight", 8], rates
+    assert rates["eight", 8] < 0.9 * 8 * rates["eight", 1], rates
+    assert rates["sixteen", 8] > 0.95 * 8 * rates["sixteen", 1], rates
     assert json.loads((tmp_path / "results" / "results.json").read_text())

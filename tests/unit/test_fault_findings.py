@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from headrace.analysis.faults import fault_effects
+from headrace.analysis.trial_row import TrialRow, trial_rows
 from headrace.engine.measure.validity import completion_delay
 from headrace.records.trial_record import FaultRecord
 from headrace.reproduce.small_study import judged, spread
@@ -31,6 +32,10 @@ class Told:
 
     def __len__(self) -> int:
         return len(self.trials)
+
+    @property
+    def rows(self) -> list[TrialRow]:
+        return trial_rows(self.trials)
 
     def trial_jobs(self, trial: str, columns: list[str]) -> pd.DataFrame:
         return pd.DataFrame(
