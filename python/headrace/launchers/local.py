@@ -336,9 +336,11 @@ class Local(Launcher):
 
     @override
     def release(self, jobs: Iterable[Job]) -> None:
+        # One time for all: where the end of one job ends others, too, all have the same time limit.
+        now_s = time.monotonic()
         for job in self._own(jobs):
             if job.channel is not None:
-                job.released_s = time.monotonic()
+                job.released_s = now_s
                 with contextlib.suppress(OSError):
                     job.channel.send(("go",))
 
