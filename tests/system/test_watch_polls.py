@@ -156,7 +156,8 @@ def test_a_server_that_waits_for_its_clients_lacks_nothing(
         (job,) = watched([server[0].pid])
     ledger = job.total.ledger
     assert job.threads > 1 and ledger.waits_s == {}, ledger
-    assert ledger.longest_wait == "clients"
+    # Where other programs keep the CPUs busy, its first steps wait for one.
+    assert max(ledger.idle_s, key=lambda each: ledger.idle_s[each]) == "clients", ledger
 
 
 def test_the_rest_of_a_job_has_a_name() -> None:

@@ -218,11 +218,30 @@ impl Issues {
         if self.issued.len() > MOST_KEPT {
             self.issued.clear();
         }
+        let issued = &mut self.issued;
         for ring in &mut self.rings {
-            ring.drain(self.sector_at, |time, sector| {
-                self.issued.insert(sector, time);
-            });
+            ring.drain(self.sector_at, |time, sector| note(issued, sector, time));
         }
         self.issued.remove(&(offset / SECTOR_BYTES))
+    }
+}
+
+/// Keep the last issue at a sector. The rings of CPUs are read one after the other, and flushes,
+/// which nobody takes, have sector 0: an old one must not become the time of a read there.
+fn note(issued: &mut HashMap<u64, Nanos>, sector: u64, time: Nanos) {
+    issued.entry(sector).and_modify(|last| *last = time.max(*last)).or_insert(time);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_issue_at_a_sector_counts_in_whichever_order_rings_are_read() {
+        for times in [[3, 8], [8, 3]] {
+            let mut issued = HashMap::new();
+            times.into_iter().for_each(|time| note(&mut issued, 0, time));
+            assert_eq!(issued.remove(&0), Some(8));
+        }
     }
 }

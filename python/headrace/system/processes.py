@@ -141,11 +141,16 @@ def start_process(
             stderr=errors,
             start_new_session=True,
         )
+        ticks = start_ticks(process.pid) or 0
+        journal.add(entry, pid=process.pid, start_ticks=ticks)
     except OSError as error:
-        journal.end(entry)
+        journal.undo(entry)
         raise HeadraceError(f"{argv[0]} does not start: {error.strerror}") from error
-    ticks = start_ticks(process.pid) or 0
-    journal.add(entry, pid=process.pid, start_ticks=ticks)
+    except BaseException:
+        # Stopped meanwhile: the caller, who cannot know of the process, must find it ended before
+        # it undoes what the process could still change.
+        journal.undo(entry)
+        raise
     return Started(process, ticks, journal, entry)
 
 
