@@ -212,6 +212,24 @@ def test_a_process_is_known_by_its_mark_before_its_id_is(journal: Journal) -> No
     assert started.stop() is not None
 
 
+def test_a_stop_while_a_process_is_started_leaves_none(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever starts it undoes what was set up before, and must not do so while it lives."""
+    seen: list[int] = []
+
+    def stopped(pid: int) -> int:
+        seen.append(pid)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("headrace.system.processes.start_ticks", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        start_process(journal, ["sleep", "60"], outlives_us=True)
+    comm = Path(f"/proc/{seen[0]}/comm")
+    assert not comm.exists() or "\nState:\tZ" in comm.with_name("status").read_text()
+    assert journal.open_entries == ()
+
+
 def test_a_process_dies_with_us(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys; from pathlib import Path; from headrace.system.journal import "
