@@ -1,11 +1,11 @@
-//! Threads of a job that share its work (`Step::Parallel`), as ROOT's TTreeProcessorMT and RDataFrame
-//! with implicit multithreading do: the work is cut into ranges of clusters, each thread takes the
-//! next one when it has done its last, and reads through a file object of its own.
+//! Threads of a job that share its work (`Step::Parallel`), as ROOT's TTreeProcessorMT and
+//! RDataFrame with implicit multithreading do: the work is cut into ranges of clusters, each thread
+//! takes the next one when it has done its last, and reads through a file object of its own.
 //!
 //! The job's process is the first thread. Each thread uses a core when it computes, so a job of n
-//! threads takes at most n cores. The ledger of the job is that of its mean thread: the times of all
-//! threads over their number, so that it still adds up to the wall time; a thread without a part
-//! waits ("other"). The CPU time of all of them is the ledger's plus `more_cpu_ns`.
+//! threads takes at most n cores. The ledger of the job is that of its mean thread: the times of
+//! all threads over their number, so that it still adds up to the wall time; a thread without a
+//! part waits ("other"). The CPU time of all of them is the ledger's plus `more_cpu_ns`.
 
 use headrace_model::pagecache::readahead::ReadAhead;
 use headrace_model::stream::Stream;
@@ -133,8 +133,8 @@ impl World<'_> {
         }
     }
 
-    /// Add the times of a job's threads to its ledger, over their number. The time up to now has been
-    /// charged to the threads.
+    /// Add the times of a job's threads to its ledger, over their number. The time up to now has
+    /// been charged to the threads.
     pub(super) fn end_team(&mut self, task: TaskId) {
         let Some(team) = self.tasks[task].team.take() else { return };
         self.tasks[task].part = None;

@@ -150,10 +150,12 @@ proptest! {
         }
     }
 
-    /// Where the time of issue is known, a request that reaches the emulator late ends when it would
-    /// have ended anyway; what cannot be caught up is left to see in `at`.
+    /// Where the time of issue is known, a request that reaches the emulator late ends when it
+    /// would have ended anyway; what cannot be caught up is left to see in `at`.
     #[test]
-    fn a_request_that_arrives_late_ends_in_time(seed in any::<u64>(), late_us in 0..5_000u64, ssd in any::<bool>()) {
+    fn a_request_that_arrives_late_ends_in_time(
+        seed in any::<u64>(), late_us in 0..5_000u64, ssd in any::<bool>(),
+    ) {
         let text = if ssd { SSD } else { DISK };
         // One at a time: each ends before the next one is issued.
         let given: Vec<_> = requests(seed, 60, 1_000_000)
@@ -179,8 +181,8 @@ proptest! {
         }
     }
 
-    /// A request whose issue lies before the model's time starts then, and its reply leaves that much
-    /// earlier: the application sees the drive's time.
+    /// A request whose issue lies before the model's time starts then, and its reply leaves that
+    /// much earlier: the application sees the drive's time.
     #[test]
     fn what_the_model_is_behind_is_subtracted(behind in 0..1_000_000u64) {
         let mut pacer = Pacer::new(Service::Fixed(2_000_000));

@@ -1,8 +1,7 @@
 //! Reads that run ahead of a job's work: they cost what the longer of both takes, and never more.
 
-use crate::common::{node, parse, volume};
-use headrace_simulator::outcome::Outcome;
-use headrace_simulator::{run, Scenario};
+use crate::common::{node, outcome, volume};
+use headrace_simulator::Scenario;
 use proptest::prelude::*;
 use serde_json::{json, Value};
 
@@ -27,15 +26,6 @@ fn clusters(ahead: u32, work_ms: u64) -> Value {
         ]}],
         "run": {"profile": "job", "slots_per_node": 1, "load": {"kind": "batch", "jobs": 1}}
     })
-}
-
-fn outcome(scenario: &Value) -> Outcome {
-    let outcome = run(&parse(scenario)).unwrap();
-    assert_eq!(outcome.broken_off, None);
-    for job in &outcome.jobs {
-        assert_eq!(job.ledger.total_ns(), job.wall_ns(), "{job:?}");
-    }
-    outcome
 }
 
 fn seconds(scenario: &Value) -> f64 {

@@ -1,6 +1,7 @@
 //! Scenarios that several tests start from.
 
-use headrace_simulator::Scenario;
+use headrace_simulator::outcome::Outcome;
+use headrace_simulator::{run, Scenario};
 use serde_json::{json, Value};
 
 /// An ideal drive of 10 ms and 100 MB/s as a volume.
@@ -45,4 +46,14 @@ pub fn parse(scenario: &Value) -> Scenario {
 
 pub fn local_scenario() -> Scenario {
     parse(&text())
+}
+
+/// Run a scenario to its end; the ledger of each job adds up.
+pub fn outcome(scenario: &Value) -> Outcome {
+    let outcome = run(&parse(scenario)).unwrap();
+    assert_eq!(outcome.broken_off, None);
+    for job in &outcome.jobs {
+        assert_eq!(job.ledger.total_ns(), job.wall_ns(), "{job:?}");
+    }
+    outcome
 }

@@ -1,8 +1,8 @@
 //! Memory of jobs that grows and is released, and what it leaves to the page cache.
 
-use crate::common::{node, parse, volume};
+use crate::common::{node, outcome, volume};
 use headrace_simulator::outcome::Outcome;
-use headrace_simulator::{run, Scenario};
+use headrace_simulator::Scenario;
 use proptest::prelude::*;
 use serde_json::{json, Value};
 
@@ -21,15 +21,6 @@ fn alone(steps: Value) -> Value {
         "profiles": [{"name": "job", "steps": steps}],
         "run": {"profile": "job", "slots_per_node": 1, "load": {"kind": "batch", "jobs": 1}}
     })
-}
-
-fn outcome(scenario: &Value) -> Outcome {
-    let outcome = run(&parse(scenario)).unwrap();
-    assert_eq!(outcome.broken_off, None);
-    for job in &outcome.jobs {
-        assert_eq!(job.ledger.total_ns(), job.wall_ns(), "{job:?}");
-    }
-    outcome
 }
 
 fn reading(hold: bool) -> Value {

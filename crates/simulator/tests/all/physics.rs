@@ -1,8 +1,6 @@
 //! What the parts together must show: read-ahead, metadata, journals, sharing of cores and drives, write-back.
 
-use crate::common::{node, parse, text, volume};
-use headrace_simulator::outcome::Outcome;
-use headrace_simulator::run;
+use crate::common::{node, outcome, text, volume};
 use proptest::prelude::*;
 use serde_json::{json, Value};
 
@@ -20,15 +18,6 @@ fn alone(filesystem: &str, scheduler: &str, steps: Value) -> Value {
         "profiles": [{"name": "job", "steps": steps}],
         "run": {"profile": "job", "slots_per_node": 1, "load": {"kind": "batch", "jobs": 1}}
     })
-}
-
-fn outcome(scenario: &Value) -> Outcome {
-    let outcome = run(&parse(scenario)).unwrap();
-    assert_eq!(outcome.broken_off, None);
-    for job in &outcome.jobs {
-        assert_eq!(job.ledger.total_ns(), job.wall_ns(), "{job:?}");
-    }
-    outcome
 }
 
 fn sequential(length: u64) -> Value {

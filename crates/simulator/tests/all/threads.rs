@@ -1,8 +1,8 @@
 //! Threads of a job that share its work: N of them are N times as fast where nothing holds them up,
 //! never faster, and the job's ledger still adds up to its wall time.
 
-use crate::common::{node, parse, volume};
-use headrace_simulator::outcome::{JobOutcome, Outcome};
+use crate::common::{node, outcome, parse, volume};
+use headrace_simulator::outcome::JobOutcome;
 use headrace_simulator::{run, Scenario};
 use proptest::prelude::*;
 use serde_json::{json, Value};
@@ -45,15 +45,6 @@ fn with_infinite_storage(mut scenario: Value) -> Value {
     let ideal = &mut scenario["nodes"][0]["volumes"][0]["ideal"];
     (ideal["read_ns"], ideal["read_bytes_per_s"]) = (json!(0), json!(1e18));
     scenario
-}
-
-fn outcome(scenario: &Value) -> Outcome {
-    let outcome = run(&parse(scenario)).unwrap();
-    assert_eq!(outcome.broken_off, None);
-    for job in &outcome.jobs {
-        assert_eq!(job.ledger.total_ns(), job.wall_ns(), "{job:?}");
-    }
-    outcome
 }
 
 fn job(scenario: &Value) -> JobOutcome {
