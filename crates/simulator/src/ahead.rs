@@ -89,6 +89,7 @@ impl World<'_> {
                     return self.advance(task);
                 }
                 self.tasks[task].progress = Progress::Located;
+                self.wake_parent(parent);
                 Flow::On
             }
             Progress::Located => match self.vector_step(task, file, access) {
@@ -100,7 +101,9 @@ impl World<'_> {
             },
             _ => {
                 t.progress = Progress::Begun;
-                self.group_read(parent);
+                // Its process continues when it is known whether this reader has a next group, and
+                // not before: a process without work would wait here for a group that none reads.
+                self.tasks[parent].ahead.ready += 1;
                 Flow::On
             }
         }
@@ -195,12 +198,7 @@ impl World<'_> {
         Flow::Blocked
     }
 
-    /// Count a group that the reader has read; continue its process if that waits for it.
-    fn group_read(&mut self, parent: TaskId) {
-        self.tasks[parent].ahead.ready += 1;
-        self.wake_parent(parent);
-    }
-
+    /// Continue a process that waits for its reader.
     fn wake_parent(&mut self, parent: TaskId) {
         if std::mem::take(&mut self.tasks[parent].ahead.awaits) {
             self.enter(parent, State::Other, Phase::None);

@@ -58,7 +58,7 @@ fn cpu_ns(job: &JobOutcome) -> u64 {
 
 #[test]
 fn one_thread_is_the_job_without_threads() {
-    for (work_ms, ahead) in [(0, 0), (20, 0), (20, 1)] {
+    for (work_ms, ahead) in [(0, 0), (20, 0), (20, 1), (0, 1)] {
         let alone = run(&parse(&scenario(0, 24, work_ms, ahead))).unwrap();
         let one = run(&parse(&scenario(1, 24, work_ms, ahead))).unwrap();
         if ahead == 0 {
@@ -66,6 +66,7 @@ fn one_thread_is_the_job_without_threads() {
             assert_eq!(alone.drives, one.drives);
         } else {
             // Reads run ahead within a part alone: here one cluster, so not at all.
+            assert_eq!(alone.jobs[0].bytes, one.jobs[0].bytes);
             assert_eq!(one.end_ns, run(&parse(&scenario(0, 24, work_ms, 0))).unwrap().end_ns);
         }
     }
