@@ -34,7 +34,9 @@ class Outlined:
     calls: tuple[int, int]
 
     def bounds(self, name: str) -> tuple[float, float]:
-        figure = self.table["outline"]["figures"][name]
+        outline = self.table["outline"]
+        assert name in outline["figures"], outline
+        figure = outline["figures"][name]
         assert figure["low"] <= figure["value"] <= figure["high"]
         return figure["low"], figure["high"]
 

@@ -360,6 +360,9 @@ for number in range(int(sys.argv[2])):
     assert verdict["limit"]["kind"] == "connection", ended.stderr
     use = verdict["observation"]["connection_use"]
     assert use["received_bytes"] / use["requests"] == pytest.approx(100_000, rel=0.2)
-    saves = [each["name"] for each in verdict["advice"]["changes"]]
-    # The link is full: more requests at once would not be faster.
-    assert "a local copy on a SATA SSD" in saves and "8 requests in flight" not in saves, saves
+    saves = {each["name"]: each["seconds"] for each in verdict["advice"]["changes"]}
+    assert "a local copy on a SATA SSD" in saves, saves
+    # The link is full: more requests at once would not be faster, except while the program or the
+    # server waits for a CPU of a busy machine.
+    present_s = verdict["advice"]["present_s"]
+    assert saves.get("8 requests in flight", present_s) > 0.7 * present_s, saves

@@ -16,6 +16,7 @@ from headrace.errors import HeadraceError
 from headrace.system.devices import devices_of
 from headrace.system.journal import Journal
 from headrace.system.mounts import read_mounts
+from headrace.system.tracefs import TracedDevice
 from headrace.traces import Capture, open_trace, traced_device
 from headrace.traces.rows import READ, read_rows
 
@@ -60,7 +61,7 @@ class BlockOrder:
             return
         names = {*devices, *_mounted(self._pid)}
         try:
-            traced = {each.name: each for each in map(traced_device, sorted(names))}
+            traced = {each.name: each for each in _traced(names)}
             if not traced:
                 self.problem = "no block device is mounted for the job"
                 return
@@ -161,6 +162,13 @@ def runs_of(requests: Iterable[tuple[int, int]]) -> BlockReads:
     for sector, sectors in requests:
         counter.add(sector, sectors)
     return counter.reads
+
+
+def _traced(names: Iterable[str]) -> Iterable[TracedDevice]:
+    """Yield devices by name. One that is gone meanwhile, as others' loop devices, is left out."""
+    for name in sorted(names):
+        with contextlib.suppress(OSError, HeadraceError):
+            yield traced_device(name)
 
 
 def _mounted(pid: int) -> set[str]:
