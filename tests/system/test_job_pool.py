@@ -8,7 +8,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from headrace.engine.measure.job_pool import JobPool, PoolResult, PoolTask
 from headrace.engine.measure.packet_files import QueryFile
 from headrace.engine.measure.packets import Packetiser
 from headrace.engine.packet_sizes import Sizes
-from headrace.launchers import Launcher, Launchers
+from headrace.launchers import Job, Launcher, Launchers
 from headrace.launchers.fork_server import ForkServerDiedError
 from headrace.launchers.local import MachineAgent
 from headrace.system.identity import start_ticks
@@ -176,6 +177,28 @@ def test_a_later_job_that_does_not_get_ready_is_killed(
     result = run(launcher, replace(wanted, jobs_total=2))
     assert [job.exit for job in result.jobs] == ["ok", "timeout"]
     assert result.jobs[1].cause == "did not get ready within 0.2 s and was killed"
+
+
+def test_a_job_that_ends_as_others_are_killed_at_the_time_limit_was_late(
+    launcher: Launcher, journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine time passes between two signals: it has the lock of the first meanwhile."""
+    lock, began = tmp_path / "lock", tmp_path / "began"
+    program = f"test -e {began} || {{ touch {began}; exec sleep 60; }}"
+    options = {"command": ["flock", str(lock), "sh", "-c", program]}
+    part = kinds()["command"]
+    command = part("mine", part.Options.model_validate(options))
+    kill = launcher.kill
+
+    def slowly(jobs: Iterable[Job]) -> None:
+        kill(jobs)
+        time.sleep(1.0)
+
+    monkeypatch.setattr(launcher, "kill", slowly)
+    wanted = task(journal, command, "command", options, tmp_path / "jobs", slots=2)
+    result = run(launcher, replace(wanted, timeout_s=1.0))
+    assert [job.exit for job in result.jobs] == ["timeout", "timeout"]
+    assert {job.cause for job in result.jobs} == {"did not end within 1 s and was killed"}
 
 
 _AT_ONCE_S = 1e-9

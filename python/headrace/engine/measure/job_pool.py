@@ -368,12 +368,18 @@ class JobPool:
     def _finish(self, job: _PoolJob, report: Reported, *, node_lost: bool = False) -> None:
         files = job.job.spec.input.files
         base = self._release or report.start_s
+        word, cause = report.word, report.cause
+        limit_s = job.job.released_s + self._task.timeout_s
+        if job.killed_for == "timeout" and report.end_s > limit_s:
+            # It said so after its time, before the signal met it: the job that was killed first may
+            # have had what it waited for.
+            word, cause = self._too_late
         job.end = JobEnd(
             job.number,
             job.slot,
             files[0] if files else None,
-            report.word,
-            report.cause,
+            word,
+            cause,
             report.start_s - base,
             report.end_s - base,
             report.output or job.so_far,
@@ -420,7 +426,7 @@ class JobPool:
 
     def _cause_of_death(self, job: _PoolJob, exit: JobExit) -> tuple[str, str]:
         if job.killed_for == "timeout":
-            return "timeout", f"did not end within {self._task.timeout_s:g} s and was killed"
+            return self._too_late
         if job.killed_for == "not ready":
             return "timeout", f"did not get ready within {_READY_PATIENCE_S:g} s and was killed"
         if exit.signal is not None:
@@ -435,6 +441,10 @@ class JobPool:
         if exit.exit_code is None:
             return "failed", "ended without a report"
         return "failed", f"ended with exit code {exit.exit_code} and no report"
+
+    @property
+    def _too_late(self) -> tuple[str, str]:
+        return "timeout", f"did not end within {self._task.timeout_s:g} s and was killed"
 
     def _kill(self, job: _PoolJob, why: str) -> None:
         job.killed_for = why
