@@ -111,7 +111,7 @@ pub trait Wrapper {
     /// Pass down everything due by `now`, before the device below is examined at `now`.
     fn pass_down(&mut self, now: Nanos);
     /// Add the wrapper's own injected faults to the counts of the device below. By default it has
-    /// none. `tests/all/wrappers.rs` checks every wrapper.
+    /// none. `crates/tests/model/wrappers.rs` checks every wrapper.
     fn with_own_faults(&self, below: FaultCounts) -> FaultCounts {
         below
     }

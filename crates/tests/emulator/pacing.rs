@@ -7,10 +7,8 @@ use headrace_model::stream::Stream;
 use headrace_model::{Device, Nanos, Op, Request, SECTOR_BYTES};
 use proptest::prelude::*;
 
-const DISK: &str =
-    include_str!("../../../../python/headrace/catalog/drives/seagate-st3750640ns.toml");
-const SSD: &str =
-    include_str!("../../../../python/headrace/catalog/drives/intel-x25-m-g2-160gb.toml");
+const DISK: &str = include_str!("../../../python/headrace/catalog/drives/seagate-st3750640ns.toml");
+const SSD: &str = include_str!("../../../python/headrace/catalog/drives/intel-x25-m-g2-160gb.toml");
 
 fn storage(text: &str, raid: bool, seed: u64) -> Storage {
     let drive = toml::from_str(text).unwrap();
