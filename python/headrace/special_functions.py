@@ -15,7 +15,7 @@ from typing import cast
 import numpy as np
 
 _PACKAGE = "scipy.special"
-_NAMES = ("bdtr", "fdtrc", "gammaln", "nctdtrinc", "ndtri", "stdtr", "stdtrit")
+_NAMES = ("bdtr", "fdtrc", "gammaln", "nctdtrinc", "ndtr", "ndtri", "stdtr", "stdtrit")
 
 
 def _compiled() -> ModuleType:
@@ -59,6 +59,8 @@ fdtrc = _function("fdtrc")
 gammaln = _function("gammaln")
 nctdtrinc = _function("nctdtrinc")
 """Noncentrality of a t distribution, of (degrees, probability, t)."""
+ndtr = _function("ndtr")
+"""Normal distribution."""
 ndtri = _function("ndtri")
 """Quantile of the normal distribution."""
 stdtr = _function("stdtr")

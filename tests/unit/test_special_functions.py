@@ -14,7 +14,7 @@ import sys
 from headrace import special_functions
 {between}
 from scipy import optimize, special, stats
-for name in ("bdtr", "fdtrc", "gammaln", "nctdtrinc", "ndtri", "stdtr", "stdtrit"):
+for name in ("bdtr", "fdtrc", "gammaln", "nctdtrinc", "ndtr", "ndtri", "stdtr", "stdtrit"):
     assert getattr(special_functions, name) is getattr(special, name), name
 assert special.__file__ and special.logsumexp([0.0, 0.0]) > 0
 assert optimize.least_squares(lambda x: x - 1, 0.0).x[0] == 1

@@ -1,4 +1,8 @@
-"""Fit the peaks in the search's histograms: binned extended maximum likelihood with iminuit."""
+"""Fit the peaks in the search's histograms: binned extended maximum likelihood with iminuit.
+
+The likelihood is written here: `iminuit.cost` has the same, but imports and compiles with numba
+where that is installed, which takes longer than the rest of a small search.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from iminuit import Minuit
-from iminuit.cost import ExtendedBinnedNLL
-from scipy.special import ndtr
 
 from headrace.jobs import Histogram
+from headrace.special_functions import ndtr
 
 Floats = npt.NDArray[np.float64]
 
@@ -41,6 +44,18 @@ def _bins(histogram: Histogram, low: float, high: float) -> tuple[Floats, Floats
     return counts[first:last], edges[first : last + 1]
 
 
+def poisson_cost(counts: Floats, expected: Floats) -> float:
+    """Return twice the negative log-likelihood of counts, less its minimum.
+
+    It is distributed as chi squared when there are many (S. Baker, R. Cousins, Nucl. Instrum. Meth.
+    221 (1984) 437). An expectation that rounding made negative is zero, and a logarithm of zero is
+    left out.
+    """
+    mean = np.maximum(expected, 0.0)
+    logarithms = np.log(np.where(counts > 0, counts, 1.0)) - np.log(np.where(mean > 0, mean, 1.0))
+    return float(2 * np.sum(counts * logarithms + mean - counts))
+
+
 def fit_peak(
     histogram: Histogram, low: float, high: float, mass: float, width: float
 ) -> Peak | None:
@@ -61,15 +76,21 @@ def fit_peak(
             position + slope * (position**2 - position)
         )
 
-    model: Any = expected
+    def cost(signal: float, mean: float, sigma: float, background: float, slope: float) -> float:
+        return poisson_cost(
+            counts, np.diff(expected(edges, signal, mean, sigma, background, slope))
+        )
+
+    function: Any = cost
     minimiser: Any = Minuit(
-        ExtendedBinnedNLL(counts, edges, model),
+        function,
         signal=total / 2,
         mean=mass,
         sigma=width,
         background=total / 2,
         slope=0.0,
     )
+    minimiser.errordef = Minuit.LEAST_SQUARES
     minimiser.limits["signal"] = (0, None)
     minimiser.limits["background"] = (0, None)
     minimiser.limits["mean"] = (low, high)
