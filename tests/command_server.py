@@ -17,7 +17,6 @@ import importlib
 import json
 import os
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -25,7 +24,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
+
+from running_command import RunningCommand, exactly, number_from, tell
 
 HEADRACE = Path(sys.executable).with_name("headrace")
 
@@ -60,6 +61,9 @@ their width from the environment."""
 READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "OMP_", "OPENBLAS_", "TZ", "MALLOC", "ASAN")
 """Beginnings of the names of variables that a process reads when it starts or imports."""
 
+Started = RunningCommand | subprocess.Popen[str]
+"""What can be done with a command is the same, forked or not."""
+
 
 class _Order(NamedTuple):
     words: list[str]
@@ -77,10 +81,10 @@ class CommandServer:
                 [sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()]
             )
 
-    def run(
-        self, words: Sequence[str], folder: Path, environment: dict[str, str], timeout_s: float
-    ) -> subprocess.CompletedProcess[str]:
-        """Run `headrace` with these words. Raise TimeoutExpired, after it was killed."""
+    def start(
+        self, words: Sequence[str], folder: Path, environment: dict[str, str]
+    ) -> RunningCommand:
+        """Start `headrace` with these words."""
         order = json.dumps(_Order(list(words), str(folder), environment)).encode()
         ours, theirs = socket.socketpair()
         (out, out_end), (err, err_end) = os.pipe(), os.pipe()
@@ -88,43 +92,33 @@ class CommandServer:
             socket.send_fds(self._socket, [b"run"], [out_end, err_end, theirs.fileno()])
         os.close(out_end)
         os.close(err_end)
+        pid = number_from(ours)
+        started = RunningCommand(words, pid, ours, os.fdopen(out), os.fdopen(err))
         ours.sendall(len(order).to_bytes(8, "big") + order)
-        with ours, os.fdopen(out) as out_file, os.fdopen(err) as err_file:
-            texts = [_Reader(out_file), _Reader(err_file)]
-            pid = _number(ours)
-            try:
-                if not select.select([ours], [], [], timeout_s)[0]:
-                    raise subprocess.TimeoutExpired(["headrace", *words], timeout_s)
-            except BaseException:
-                os.kill(pid, signal.SIGKILL)
-                raise
-            code = _number(ours)
-            out_text, err_text = (each.text(timeout_s) for each in texts)
-        return subprocess.CompletedProcess(["headrace", *words], code, out_text, err_text)
+        return started
 
-
-class _Reader(threading.Thread):
-    """Reads a file to its end while the command runs."""
-
-    def __init__(self, file: IO[str]) -> None:
-        super().__init__(daemon=True)
-        self._file = file
-        self._text = ""
-        self.start()
-
-    def run(self) -> None:
-        self._text = self._file.read()
-
-    def text(self, timeout_s: float) -> str:
-        """Return all; what the command left running may still hold its end of the pipe."""
-        self.join(timeout_s)
-        assert not self.is_alive(), "a process that the command left holds its output open"
-        return self._text
+    def run(
+        self, words: Sequence[str], folder: Path, environment: dict[str, str], timeout_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `headrace` with these words. Raise TimeoutExpired, after it was killed."""
+        started = self.start(words, folder, environment)
+        try:
+            out, err = started.communicate(timeout_s)
+        except BaseException:
+            started.kill()
+            raise
+        return subprocess.CompletedProcess(started.args, started.wait(), out, err)
 
 
 @cache
 def _server() -> tuple[CommandServer, dict[str, str]]:
     return CommandServer(), dict(os.environ)
+
+
+def _as_at_the_start(environment: dict[str, str]) -> CommandServer | None:
+    """Return the process that forks, unless only a new process would read these variables."""
+    server, started_with = _server()
+    return server if _of_the_start(environment) == _of_the_start(started_with) else None
 
 
 def _of_the_start(environment: dict[str, str]) -> dict[str, str]:
@@ -144,8 +138,7 @@ def run_command(
     """
     folder = folder or Path.cwd()
     environment = dict(os.environ if environment is None else environment)
-    server, started_with = _server()
-    if _of_the_start(environment) == _of_the_start(started_with):
+    if (server := _as_at_the_start(environment)) is not None:
         return server.run(words, folder, environment, timeout_s)
     return subprocess.run(
         [str(HEADRACE), *words],
@@ -157,25 +150,29 @@ def run_command(
     )
 
 
+def start_command(words: Sequence[str], folder: Path, environment: dict[str, str]) -> Started:
+    """Start `headrace` as `run_command` runs it."""
+    if (server := _as_at_the_start(environment)) is not None:
+        return server.start(words, folder, environment)
+    return start_anew(words, folder, environment)
+
+
+def start_anew(
+    words: Sequence[str], folder: Path, environment: dict[str, str], new_session: bool = False
+) -> subprocess.Popen[str]:
+    """Start `headrace` as a shell does: for tests of signals, and of how a process ends."""
+    return subprocess.Popen(
+        [str(HEADRACE), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=environment,
+        start_new_session=new_session,
+    )
+
+
 # -- the process that forks --
-
-
-def _number(channel: socket.socket) -> int:
-    return int.from_bytes(_exactly(channel, 8), "big", signed=True)
-
-
-def _exactly(channel: socket.socket, size: int) -> bytes:
-    found = b""
-    while len(found) < size:
-        more = channel.recv(size - len(found))
-        if not more:
-            raise EOFError("the process that forks commands has ended")
-        found += more
-    return found
-
-
-def _tell(channel: socket.socket, number: int) -> None:
-    channel.sendall(number.to_bytes(8, "big", signed=True))
 
 
 def _serve(orders: socket.socket) -> _Order | None:
@@ -189,7 +186,7 @@ def _serve(orders: socket.socket) -> _Order | None:
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             # Who gave the order may have given it up.
             with channel, contextlib.suppress(BrokenPipeError):
-                _tell(channel, code)
+                tell(channel, code)
         if orders not in ready:
             continue
         message, descriptors, _, _ = socket.recv_fds(orders, 16, 3)
@@ -205,12 +202,12 @@ def _serve(orders: socket.socket) -> _Order | None:
         os.close(out)
         os.close(err)
         running[os.pidfd_open(pid)] = pid, channel
-        _tell(channel, pid)
+        tell(channel, pid)
 
 
 def _become(channel: socket.socket, out: int, err: int) -> _Order:
     """Make this process what a started command is; return its order."""
-    order = _Order(*json.loads(_exactly(channel, _number(channel))))
+    order = _Order(*json.loads(exactly(channel, number_from(channel))))
     channel.close()
     for number, descriptor in ((1, out), (2, err)):
         os.dup2(descriptor, number)

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from chromium import Chromium
-from workspace import HEADRACE
+from command_server import Started, start_anew, start_command
 
 PHONE, DESK = 390, 1280
 
@@ -23,7 +23,7 @@ PHONE, DESK = 390, 1280
 class Served:
     """The server's process and its link."""
 
-    process: subprocess.Popen[str]
+    process: Started
     link: str
     client: httpx.Client = field(repr=False)
 
@@ -38,20 +38,20 @@ class Served:
         """Ask it to end; its exit code and what it said."""
         self.process.send_signal(number)
         _, said = self.process.communicate(timeout=60)
-        return self.process.returncode, said
+        return self.process.wait(), said
 
 
 @contextmanager
-def serving(folder: Path, *options: object, cwd: Path | None = None) -> Generator[Served]:
-    """Serve a folder at a free port until the block ends; with a client that has the cookie."""
-    process = subprocess.Popen(
-        [str(HEADRACE), "serve", str(folder), "--port", "0", *map(str, options)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=cwd or folder,
-        env=dict(os.environ),
-    )
+def serving(
+    folder: Path, *options: object, cwd: Path | None = None, anew: bool = False
+) -> Generator[Served]:
+    """Serve a folder at a free port until the block ends; with a client that has the cookie.
+
+    `anew`: in a process that is started as a shell does it.
+    """
+    words = ["serve", str(folder), "--port", "0", *map(str, options)]
+    start = start_anew if anew else start_command
+    process = start(words, cwd or folder, dict(os.environ))
     try:
         assert process.stdout is not None
         link = process.stdout.readline().strip()

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from command_server import HEADRACE as HEADRACE
-from command_server import run_command
+from command_server import Started as Started
+from command_server import run_command, start_anew, start_command
 
 ROOT = Path(__file__).parents[1]
 
@@ -62,19 +63,18 @@ class Workspace:
         file.write_text(text)
         return file
 
-    def start(self, *arguments: object, new_session: bool = False) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [str(HEADRACE), *map(str, arguments)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=self.place,
-            env={**os.environ, **self.environment},
-            start_new_session=new_session,
-        )
+    def start(self, *arguments: object) -> Started:
+        """Start a command."""
+        environment = {**os.environ, **self.environment}
+        return start_command([str(each) for each in arguments], self.place, environment)
+
+    def start_anew(self, *arguments: object, new_session: bool = False) -> subprocess.Popen[str]:
+        """Start a command as a shell does: for tests of signals, and of how a process ends."""
+        environment = {**os.environ, **self.environment}
+        return start_anew([str(each) for each in arguments], self.place, environment, new_session)
 
     def run(self, *arguments: object, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end; `start` starts one as the shell does."""
+        """Run a command to its end."""
         ended = run_command(
             [str(each) for each in arguments],
             self.place,

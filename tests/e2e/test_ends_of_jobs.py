@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ import duckdb
 import psutil
 import pytest
 
-from workspace import Workspace
+from workspace import Started, Workspace
 
 BLOCK = """
 headrace = 1
@@ -85,9 +84,7 @@ shortest = 0
 """
 
 
-def descendants(
-    process: subprocess.Popen[str], chosen: Callable[[list[str]], bool]
-) -> list[psutil.Process]:
+def descendants(process: Started, chosen: Callable[[list[str]], bool]) -> list[psutil.Process]:
     """Waits until the command has such processes below it."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:

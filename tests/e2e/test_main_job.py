@@ -143,7 +143,9 @@ def test_every_format_of_the_report_is_written_again(measured: Workspace) -> Non
 
 def test_ctrl_c_stops_cleanly_and_resume_completes(workspace: Workspace, tiny: str) -> None:
     study = workspace.study(tiny.replace("min = 3", "min = 8"))
-    process = workspace.start("run", study, "--results", "results", "--cache-dir", workspace.cache)
+    process = workspace.start_anew(
+        "run", study, "--results", "results", "--cache-dir", workspace.cache
+    )
     _wait_for_trials(workspace, 3)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=120)
@@ -163,7 +165,7 @@ def test_a_stop_while_a_data_set_is_made_is_one_message_and_leaves_nothing(
 ) -> None:
     """Ctrl-C reaches every process of the terminal, those that write the data set too."""
     study = workspace.study(tiny.replace("events = 8_000", "events = 4_000_000"))
-    process = workspace.start(
+    process = workspace.start_anew(
         "run", study, "--results", "results", "--cache-dir", "cache", new_session=True
     )
     deadline = time.monotonic() + 60

@@ -100,7 +100,7 @@ def assert_nothing_left(workspace: Workspace, pid: int) -> None:
 def test_a_study_that_is_stopped_leaves_nothing(
     text: str, number: signal.Signals, workspace: Workspace
 ) -> None:
-    process = workspace.start(
+    process = workspace.start_anew(
         "run", workspace.study(text), "--results", "results", "--cache-dir", workspace.cache
     )
     wait_until(lambda: reads(workspace), process)
@@ -166,7 +166,7 @@ def test_under_nohup_a_study_goes_on(workspace: Workspace, tiny: str) -> None:
 def test_a_drive_whose_attaching_is_stopped_is_not_there(
     number: signal.Signals, workspace: Workspace
 ) -> None:
-    process = workspace.start("drive", "attach", "seagate-st3750640ns", "--size", "64MiB")
+    process = workspace.start_anew("drive", "attach", "seagate-st3750640ns", "--size", "64MiB")
     wait_until(lambda: any("headrace-emulator" in line for line in programs_of(workspace)), process)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
@@ -179,7 +179,7 @@ def test_a_recorded_program_decides_about_a_hang_up(workspace: Workspace) -> Non
     """It is told, and what it did until its end is recorded."""
     ready: Path = workspace.place / "ready"
     script = f"trap 'echo last words; exit 7' HUP; touch {ready}; while :; do sleep 0.05; done"
-    process = workspace.start("record", "--out", "job.toml", "--", "sh", "-c", script)
+    process = workspace.start_anew("record", "--out", "job.toml", "--", "sh", "-c", script)
     wait_until(ready.exists, process)
     process.send_signal(signal.SIGHUP)
     out, err = process.communicate(timeout=60)

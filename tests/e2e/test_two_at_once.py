@@ -5,7 +5,6 @@ Kept apart where they would collide, and left alone where they do not.
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import duckdb
 import pytest
 
 from headrace.system.accounting import delays_misplaced
-from workspace import Workspace
+from workspace import Started, Workspace
 
 DONE = (0, 5)
 
@@ -53,7 +52,7 @@ def workspace(workspace: Workspace) -> Iterator[Workspace]:
         let_go(workspace, file.stem)
 
 
-def started(workspace: Workspace, file: Path, results: str) -> subprocess.Popen[str]:
+def started(workspace: Workspace, file: Path, results: str) -> Started:
     """A run that has its first job at work."""
     process = workspace.start("run", file, "--results", results, "--cache-dir", workspace.cache)
     deadline = time.monotonic() + 60
@@ -64,7 +63,7 @@ def started(workspace: Workspace, file: Path, results: str) -> subprocess.Popen[
     return process
 
 
-def ended(workspace: Workspace, name: str, process: subprocess.Popen[str]) -> None:
+def ended(workspace: Workspace, name: str, process: Started) -> None:
     let_go(workspace, name)
     out, err = process.communicate(timeout=120)
     assert process.returncode in DONE and "Traceback" not in err, out + err

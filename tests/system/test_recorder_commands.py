@@ -111,7 +111,7 @@ def test_signals_are_passed_on_and_ctrl_c_is_the_programs(workspace: Workspace) 
         "trap 'echo term' TERM; trap 'echo int; exit 5' INT; echo ready; while :; do sleep "
         "0.02; done"
     )
-    process = workspace.start("record", "--out", "job.toml", "--", "bash", "-c", code)
+    process = workspace.start_anew("record", "--out", "job.toml", "--", "bash", "-c", code)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGTERM)

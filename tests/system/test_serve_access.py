@@ -224,7 +224,7 @@ def test_password_and_tls(folder: Path, tmp_path: Path) -> None:
 
 
 def test_it_ends_on_a_signal_with_an_open_stream(folder: Path) -> None:
-    with serving(folder) as served:
+    with serving(folder, anew=True) as served:
         url = f"{served.origin}/events/results"
         with served.client.stream("GET", url) as stream:
             first = next(stream.iter_lines())
