@@ -52,13 +52,16 @@ print(time.perf_counter() - wall, time.process_time() - cpu)
 
 LOOP = """
 import os, sys, time
-fd = os.open(sys.argv[1], os.O_RDONLY)
+fd, reads = os.open(sys.argv[1], os.O_RDONLY), int(sys.argv[2])
 for _ in range(2):
     begin = time.process_time()
-    for n in range(200_000): os.pread(fd, 4096, 0)
+    for n in range(reads): os.pread(fd, 4096, 0)
     took = time.process_time() - begin
-print(took / 200_000 * 1e9, 0)
+print(took / reads * 1e9, 0)
 """
+
+READS = 2_000 if SMALL else 200_000
+BLOCKS = 10_000 if SMALL else 1_000_000
 
 
 def run(code: str, arguments: list[str], recorded: bool) -> tuple[float, float]:
@@ -76,14 +79,14 @@ def run(code: str, arguments: list[str], recorded: bool) -> tuple[float, float]:
 
 
 def dd_cpu_s(recorded: bool) -> float:
-    """CPU seconds of `dd`, which writes a million blocks of 512 bytes into memory."""
+    """CPU seconds of `dd`, which writes blocks of 512 bytes into memory."""
     with (
         tempfile.TemporaryDirectory() as directory,
         tempfile.NamedTemporaryFile(dir="/dev/shm") as out,
         Arena([Path(directory)]) as arena,
         preloaded(arena) as there,
     ):
-        command = ["dd", "if=/dev/zero", f"of={out.name}", "bs=512", "count=1000000"]
+        command = ["dd", "if=/dev/zero", f"of={out.name}", "bs=512", f"count={BLOCKS}"]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(command, env=there if recorded else None, capture_output=True, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -116,7 +119,8 @@ def main() -> None:
                 f"(goal: below 3 %)"
             )
             note(f"recorder analysis{'' if index else ' wall'}", seen / plain - 1)
-        (plain_ns, _), (seen_ns, _) = (run(LOOP, [str(file)], each) for each in (False, True))
+        arguments = [str(file), str(READS)]
+        (plain_ns, _), (seen_ns, _) = (run(LOOP, arguments, each) for each in (False, True))
         note("recorder read", seen_ns / plain_ns)
         print(f"a cached read of 4 KiB: {plain_ns:.0f} ns of CPU, recorded {seen_ns:.0f} ns")
         pairs_s = [(dd_cpu_s(False), dd_cpu_s(True)) for _ in range(given.rounds)]
