@@ -6,6 +6,7 @@ Nothing of the user's is touched.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +25,7 @@ title = "own files"
 kind = "path"
 path = "storage"
 create = true
-[workload.look]
-kind = "scan"
-data = {data}
-reader = "{scanned_by}"
-variable = "Hit_pt"
-columns = ["number", "nHit*"]
-bins = 10
-verify = true
-[workload.write]
-kind = "skim"
-data = {data}
-reader = "{skimmed_by}"
-fraction = 1.0
-keep = 0.25
+{workloads}
 {more}
 [plan]
 repeats = {{ min = 1 }}
@@ -46,19 +34,41 @@ slots = 2
 shortest = 0
 foreign_load = "warning"  # a shared machine is never quiet
 """
+LOOK = """
+[workload.look-{reader}]
+kind = "scan"
+data = {data}
+reader = "{reader}"
+variable = "Hit_pt"
+columns = ["number", "nHit*"]
+bins = 10
+verify = true
+"""
+WRITE = """
+[workload.write-{reader}]
+kind = "skim"
+data = {data}
+reader = "{reader}"
+fraction = 1.0
+keep = 0.25
+"""
+SCANNED_BY, SKIMMED_BY = ("uproot", "event-loop", "rdataframe"), ("uproot", "rdataframe")
+"""One study has them all: to import ROOT, and to compile for it, takes longest."""
 
 
 def study(
     folder: Path,
     data: str,
     more: str = "",
-    scanned_by: str = "uproot",
-    skimmed_by: str = "uproot",
+    scanned_by: Sequence[str] = ("uproot",),
+    skimmed_by: Sequence[str] = ("uproot",),
 ) -> headrace.library.LoadedStudy:
     file = folder / "study.toml"
-    file.write_text(
-        STUDY.format(data=data, more=more, scanned_by=scanned_by, skimmed_by=skimmed_by)
-    )
+    workloads = [
+        *(LOOK.format(data=data, reader=reader) for reader in scanned_by),
+        *(WRITE.format(data=data, reader=reader) for reader in skimmed_by),
+    ]
+    file.write_text(STUDY.format(workloads="".join(workloads), more=more))
     return headrace.load_study(file)
 
 
@@ -80,22 +90,19 @@ def own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_JOURNAL_DIR", str(tmp_path / "journals"))
 
 
-READERS = [("uproot", "uproot"), ("event-loop", "uproot"), ("rdataframe", "rdataframe")]
-
-
-@pytest.mark.parametrize("readers", READERS, ids=["uproot", "event-loop", "rdataframe"])
-def test_own_files_are_scanned_and_skimmed_on_copies(
-    readers: tuple[str, str], files: list[Path], tmp_path: Path
-) -> None:
+def test_own_files_are_scanned_and_skimmed_on_copies(files: list[Path], tmp_path: Path) -> None:
     before = identities(files)
-    loaded = study(tmp_path, DATA, "", *readers)
+    loaded = study(tmp_path, DATA, "", SCANNED_BY, SKIMMED_BY)
     made = loaded.run(tmp_path / "results", cache_dir=tmp_path / "cache")
     found = done_trials(made)
     values = [uproot.open({str(file): "deep/Events"})["Hit_pt"].array() for file in files[:2]]
     expected, _ = np.histogram(np.concatenate([np.ravel(each) for each in values]), 10, (0, 200))
-    assert found["look"]["results"]["histogram"]["counts"][1:-1] == list(expected)
-    assert found["look"]["results"]["variable"] == "Hit_pt"
-    assert found["write"]["results"]["events_kept"] == 225
+    for reader in SCANNED_BY:
+        looked = found[f"look-{reader}"]["results"]
+        assert looked["histogram"]["counts"][1:-1] == list(expected), reader
+        assert looked["variable"] == "Hit_pt", reader
+    for reader in SKIMMED_BY:
+        assert found[f"write-{reader}"]["results"]["events_kept"] == 225, reader
     assert identities(files) == before
     # Two jobs read two files; every file is on the target, as an inode of its own.
     [place] = (tmp_path / "storage" / OURS / "datasets").iterdir()
@@ -123,15 +130,12 @@ def test_a_damaged_copy_is_made_again_and_a_changed_file_copied_anew(
     write_user_file(files[0], 900, seed=4)
     before = identities(files)
     found = done_trials(loaded.run(tmp_path / "third", cache_dir=tmp_path / "cache"))
-    assert found["write"]["results"]["events_kept"] == (900 + 300) // 4
+    assert found["write-uproot"]["results"]["events_kept"] == (900 + 300) // 4
     assert copy.read_bytes() == files[0].read_bytes()
     assert identities(files) == before
 
 
-@pytest.mark.parametrize("readers", READERS, ids=["uproot", "event-loop", "rdataframe"])
-def test_files_on_the_target_are_read_where_they_are(
-    readers: tuple[str, str], tmp_path: Path
-) -> None:
+def test_files_on_the_target_are_read_where_they_are(tmp_path: Path) -> None:
     """In folders whose names have characters that a reader may interpret."""
     folders = [tmp_path / "storage" / "a b", tmp_path / "storage" / "a #1?b"]
     files = [
@@ -143,13 +147,15 @@ def test_files_on_the_target_are_read_where_they_are(
         (folder / "manifest.json").write_text('{"of": "the user"}')
     before = identities(files)
     data = '{ files = ["storage/a b", "storage/a #1?b"] }'
-    study(tmp_path, data, "", *readers)
+    study(tmp_path, data, "", SCANNED_BY, SKIMMED_BY)
     file = tmp_path / "study.toml"
     file.write_text(file.read_text().replace("slots = 2", "slots = 4"))  # every file has a job
     found = done_trials(
         headrace.load_study(file).run(tmp_path / "results", cache_dir=tmp_path / "cache")
     )
-    assert found["write"]["results"]["events_kept"] == 300
+    assert len(found) == len(SCANNED_BY) + len(SKIMMED_BY)
+    for reader in SKIMMED_BY:
+        assert found[f"write-{reader}"]["results"]["events_kept"] == 300, reader
     assert identities(files) == before
     assert not (tmp_path / "storage" / OURS / "datasets").exists()
     assert not (tmp_path / "cache" / "datasets").exists()
@@ -159,13 +165,13 @@ def test_files_on_the_target_are_read_where_they_are(
 
 
 def test_packets_of_own_files_are_dealt_out_whole(files: list[Path], tmp_path: Path) -> None:
-    study(tmp_path, DATA, "[factors]\nworkload = ['look']")
+    study(tmp_path, DATA, "[factors]\nworkload = ['look-uproot']")
     file = tmp_path / "study.toml"
     file.write_text(file.read_text().replace("[run]", '[run]\nfeed = "packets"'))
     found = done_trials(
         headrace.load_study(file).run(tmp_path / "results", cache_dir=tmp_path / "cache")
     )
-    assert sum(found["look"]["results"]["histogram"]["counts"]) == 3 * (600 + 300 + 150)
+    assert sum(found["look-uproot"]["results"]["histogram"]["counts"]) == 3 * (600 + 300 + 150)
 
 
 def test_staging_own_files(files: list[Path], tmp_path: Path) -> None:

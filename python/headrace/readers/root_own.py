@@ -18,7 +18,14 @@ from headrace.datasets.trees import choose_tree, codec_of, unique_names
 from headrace.errors import HeadraceError
 from headrace.readers.options import ReadingOptions
 from headrace.readers.own_columns import OwnNotes, matching
-from headrace.readers.root_reader import RootTotals, counted, plain_name, root, root_frames
+from headrace.readers.root_reader import (
+    RootTotals,
+    counted,
+    plain_name,
+    root,
+    root_frames,
+    root_ntuples,
+)
 from headrace.readers.root_steps import compile_for_file, compile_steps
 from headrace.readers.spans import Span, spans_of
 from headrace.readers.tables import plain_column
@@ -216,7 +223,8 @@ def scan_own_files(
     job that is fed by packets from them. Raises HeadraceError for a file that cannot be read
     completely.
     """
-    module = root()
+    # Any file may have an RNTuple: warmed jobs compile nothing for it.
+    module = root_ntuples() if options.reader == "event-loop" else root()
     totals, notes = RootTotals(), OwnNotes()
     bins, low, high = axis
     histogram = module.headrace.Histogram(bins, low, high)

@@ -1,10 +1,11 @@
 """Read events with ROOT: RDataFrame, or a classic event loop that ROOT's interpreter compiles.
 
-Optional: needs the `root` package. The event loop is in kernel.hpp; RDataFrame over the user's own
-files is in frames.hpp. For a TTree, the bytes requested come from TFile's own counters. An RNTuple
-does not read through TFile, so they come from the kernel's counters of this process; these include
-every other read of the process (the interpreter's files, when it compiles something first). ROOT
-does not report how long reads took, nor which bytes it read twice.
+Optional: needs the `root` package. The event loop is in kernel.hpp, that over an RNTuple in
+ntuples.hpp; RDataFrame over the user's own files is in frames.hpp. For a TTree, the bytes requested
+come from TFile's own counters. An RNTuple does not read through TFile, so they come from the
+kernel's counters of this process; these include every other read of the process (the interpreter's
+files, when it compiles something first). ROOT does not report how long reads took, nor which bytes
+it read twice.
 """
 
 from __future__ import annotations
@@ -47,6 +48,14 @@ def root() -> Any:
     module.gEnv.SetValue("TFile.ForceRemote", 1)
     _compile(module, "kernel.hpp")
     module.headrace.keep_errors()
+    return module
+
+
+@cache
+def root_ntuples() -> Any:
+    """Return the module ROOT, with the event loop over an RNTuple compiled, too."""
+    module = root()
+    _compile(module, "ntuples.hpp")
     return module
 
 
@@ -115,7 +124,8 @@ def run_with_root(
     job that is fed by packets from them. Raises HeadraceError for a file that cannot be read
     completely.
     """
-    module = root()
+    is_ntuple = options.generated.format == "rntuple"
+    module = root_ntuples() if is_ntuple and options.reader == "event-loop" else root()
     fed = module.headrace.Columns(module.std.vector["std::string"](list(columns)))
     works: list[Any] = [module.headrace.Search(fed)] if search else []
     totals = RootTotals()
@@ -132,7 +142,6 @@ def run_with_root(
         if not totals.events_by_file:
             for name, (bins, low, high) in axes.items():
                 works[0].add(name, bins, low, high)
-        is_ntuple = options.generated.format == "rntuple"
         with counted(span.file, is_ntuple, totals) as path:
             read = _read(module, options, span, path, fed, works[0], columns)
             totals.add(span.file, read)
