@@ -16,7 +16,7 @@ from workspace import ROOT, Workspace
 
 # What users write: nothing in it is Headrace's.
 SCRIPT = """#!{python}
-import os, signal, sys
+import os, signal, sys, time
 from distributed import Client
 
 def read(path):
@@ -39,7 +39,7 @@ def main(does, *files):
             lost = workers[-1]
             client.submit(die, workers=[lost], allow_other_workers=False)
             while lost in client.scheduler_info()["workers"]:
-                pass
+                time.sleep(0.02)
             client.shutdown()
 
 if __name__ == "__main__":
