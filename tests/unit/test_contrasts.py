@@ -249,5 +249,4 @@ def test_contexts_that_share_whole_plots_form_one_group() -> None:
         edges = sparse.coo_matrix((np.ones(len(plot)), (context, 100 + plot)), shape=(200, 200))
         _, part = sparse.csgraph.connected_components(edges, directed=False)
         numbers = np.unique(part[context], return_inverse=True)[1]
-        rows = pd.DataFrame({"context": context, "plot": plot})
-        assert plots_together(rows).tolist() == numbers.tolist()
+        assert plots_together(context, plot).tolist() == numbers.tolist()

@@ -68,33 +68,41 @@ def by_blocks(
     level number below `levels`, `context` a number for the combination of all other factors,
     `repeat` the repeat, and `plot` the whole plot.
     """
-    rows: Any = pd.DataFrame(
-        {"y": y, "level": level, "context": context, "repeat": repeat, "plot": plot}
-    )
-    rows["position"] = np.arange(len(rows))
-    tried = rows.groupby(["context", "repeat"])["level"].transform("nunique")
-    rows = rows[tried == levels]
-    if not len(rows):
+    block = _numbered(context, repeat)
+    tried = np.zeros((block.max(initial=-1) + 1, levels), np.bool_)
+    tried[block, level] = True
+    used = np.flatnonzero(tried.all(axis=1)[block])
+    if not len(used):
         return None
-    hard = _fixed_in_plots(rows["level"].to_numpy(), rows["plot"].to_numpy())
-    rows["group"] = rows["context"]
-    if hard:
-        # Combinations that share a whole plot form one group, in which whole plots are averaged.
-        rows["group"] = plots_together(rows)
+    y, level, context, repeat, plot = (each[used] for each in (y, level, context, repeat, plot))
+    hard = _fixed_in_plots(level, plot)
+    # Combinations that share a whole plot form one group, in which whole plots are averaged.
+    group = plots_together(context, plot) if hard else context
     # Each context has equal weight, however many trials it has: otherwise a lost trial would change
     # the weights within its level.
-    alike = rows.groupby(["group", "context", "repeat", "level"], as_index=False)["y"].mean()
-    table: Any = alike.pivot_table(
-        index=["group", "repeat"], columns="level", values="y", aggfunc="mean"
-    )
-    values = table.to_numpy()
-    groups = table.index.get_level_values("group").to_numpy()
+    alike, firsts = _numbered(context, repeat, level), _numbered(group, repeat)
+    first = np.unique(alike, return_index=True)[1]
+    cell = firsts[first] * levels + level[first]
+    values = _means(_means(y, alike), cell).reshape(-1, levels)
+    groups = group[np.unique(firsts, return_index=True)[1]]
     deviations = values - values.mean(axis=1, keepdims=True)
     effects, variance, freedom, error_term = _effects(deviations, groups, in_plots=hard)
     f = float((effects**2).sum() / (levels - 1) / (variance / 2)) if variance > 0 else np.nan
-    return Contrasts(
-        effects, float(values.mean()), variance, freedom, f, error_term, rows["position"].to_numpy()
-    )
+    return Contrasts(effects, float(values.mean()), variance, freedom, f, error_term, used)
+
+
+def _numbered(*columns: np.ndarray) -> np.ndarray:
+    """Return a number for each row: equal for rows equal in all columns, ordered as they are."""
+    number = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        found, own = np.unique(column, return_inverse=True)
+        number = np.unique(number * len(found) + own, return_inverse=True)[1]
+    return number
+
+
+def _means(values: np.ndarray, number: np.ndarray) -> np.ndarray:
+    """Return the mean of the values of each number."""
+    return np.bincount(number, values) / np.bincount(number)
 
 
 def _effects(
@@ -134,18 +142,18 @@ def _squares(values: np.ndarray) -> float:
 
 def _fixed_in_plots(level: np.ndarray, plot: np.ndarray) -> bool:
     """Return whether whole plots contain several trials and never more than one level."""
-    of_plot = pd.DataFrame({"level": level, "plot": plot}).groupby("plot")["level"]
-    return bool((of_plot.nunique() == 1).all()) and bool((of_plot.size() > 1).any())
+    trials = np.bincount(_numbered(plot))
+    return int(_numbered(plot, level).max()) < len(trials) and bool((trials > 1).any())
 
 
-def plots_together(rows: Any) -> Any:
+def plots_together(context: np.ndarray, plot: np.ndarray) -> np.ndarray:
     """Return a group number, equal for contexts that share a whole plot.
 
     A group is a combination of the other hard-to-change factors: a connected component of the graph
     of contexts and whole plots. Groups are numbered in the order of their first contexts.
     """
-    contexts, context = np.unique(rows["context"].to_numpy(), return_inverse=True)
-    plots, plot = np.unique(rows["plot"].to_numpy(), return_inverse=True)
+    contexts, context = np.unique(context, return_inverse=True)
+    plots, plot = np.unique(plot, return_inverse=True)
     part = np.arange(len(contexts))
     while True:
         of_plot = np.full(len(plots), len(contexts))
