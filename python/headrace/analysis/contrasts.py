@@ -71,7 +71,7 @@ def by_blocks(
     block = _numbered(context, repeat)
     tried = np.zeros((block.max(initial=-1) + 1, levels), np.bool_)
     tried[block, level] = True
-    used = np.flatnonzero(tried.all(axis=1)[block])
+    used = np.flatnonzero(np.logical_and.reduce(tried, axis=1)[block])
     if not len(used):
         return None
     y, level, context, repeat, plot = (each[used] for each in (y, level, context, repeat, plot))

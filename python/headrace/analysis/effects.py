@@ -72,8 +72,7 @@ def measure_effects(
     """
     mine = (trials["workload"] == workload).to_numpy()
     own: Any = trials[mine]
-    rows = _with_levels(own.reset_index(drop=True))
-    factors = [name for name in rows.attrs["factors"] if name != "workload"]
+    rows, factors = _with_levels(own.reset_index(drop=True))
     found: list[MeasuredEffect] = []
     for name in names:
         if name not in metrics:
@@ -89,8 +88,8 @@ def measure_effects(
     return found
 
 
-def _with_levels(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return the trials with one text column per factor; `attrs["factors"]` names the factors."""
+def _with_levels(trials: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Return the trials with one text column per factor, and the factors but the workload."""
     factors = list(dict.fromkeys(name for levels in trials["levels"] for name in levels))
     texts: dict[int, dict[str, str]] = {}
     for levels in trials["levels"]:
@@ -103,8 +102,7 @@ def _with_levels(trials: pd.DataFrame) -> pd.DataFrame:
         for name in factors
     }
     rows = pd.concat([trials, pd.DataFrame(columns)], axis="columns")
-    rows.attrs["factors"] = factors
-    return rows
+    return rows, [name for name in factors if name != "workload"]
 
 
 def _sample(
@@ -113,19 +111,20 @@ def _sample(
     column = f"factor {factor}"
     having = (rows[column] != "null").to_numpy() & np.isfinite(values) & (np.nan_to_num(values) > 0)
     found: Any = rows[having]
-    names: list[str] = list(dict.fromkeys(found[column]))
+    level, names = pd.factorize(found[column].to_numpy())
     if len(names) < 2:
         return None
-    level = found[column].map({name: number for number, name in enumerate(names)}).to_numpy()
     others = [
         f"factor {name}"
         for name in factors
-        if name != factor and found[f"factor {name}"].nunique() > 1
+        if name != factor and len(set(found[f"factor {name}"])) > 1
     ]
     provenances = sorted(set(found["provenance"]))
     if len(provenances) > 1 and bool((found.groupby(column)["provenance"].nunique() > 1).any()):
         others.append("provenance")
-    return _Sample(found, np.log(values[having]), level, names, others, " + ".join(provenances))
+    return _Sample(
+        found, np.log(values[having]), level, list(names), others, " + ".join(provenances)
+    )
 
 
 def p_value_of(found: MeasuredEffect) -> float | None:
@@ -263,12 +262,12 @@ def _contrasts(sample: _Sample) -> tuple[Contrasts | None, str]:
 
 
 def _numbers(rows: Any, columns: list[str]) -> np.ndarray:
-    """Return a number for each combination of these columns."""
-    return (
-        rows.groupby(columns, sort=False).ngroup().to_numpy()
-        if columns
-        else np.zeros(len(rows), dtype=np.int64)
-    )
+    """Return a number for each combination of these columns, in the order of the first rows."""
+    number = np.zeros(len(rows), dtype=np.int64)
+    for column in columns:
+        own, found = pd.factorize(rows[column].to_numpy())
+        number = pd.factorize(number * len(found) + own)[0]
+    return number
 
 
 def _averaged(others: Sequence[str], gated: Sequence[str]) -> str:

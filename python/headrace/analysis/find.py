@@ -268,7 +268,7 @@ def _loading(trials: pd.DataFrame) -> frozenset[str]:
 
 def _left_out(records: Records) -> tuple[LeftOut, ...]:
     left: list[LeftOut] = []
-    if not len(records):
+    if not len(records) or bool(records.trials["valid"].all()):
         return ()
     trials: Any = records.trials[~records.trials["valid"].astype(bool)]
     for row in trials.to_dict("records"):

@@ -42,7 +42,7 @@ def trial_metrics(frame: pd.DataFrame, prices: dict[str, Price] | None = None) -
 def secondary_metrics(main: str, metrics: pd.DataFrame) -> list[str]:
     """Return the metrics whose effects and differences are estimated in addition to the main
     one."""
-    having = {name for name in metrics if bool(metrics[name].notna().any())}
+    having = set(metrics.columns[metrics.notna().any()])
     return [
         metric.name
         for metric in registered().values()
@@ -94,5 +94,4 @@ def headline_metric(wanted: str | None, metrics: pd.DataFrame) -> str | None:
 
     A metric that is 0 in every trial is skipped: it allows no comparison.
     """
-    values: Any = metrics
-    return headline(wanted, {name for name in metrics if bool((values[name] > 0).any())})
+    return headline(wanted, set(metrics.columns[(metrics > 0).any()]))

@@ -135,14 +135,14 @@ def _estimates(
     found: list[dict[str, Estimate]] = [{} for _ in groups]
     uncertainties: list[Mapping[str, float]] = list(trials["metric_uncertainties"])
     uncertain = set[str]().union(*uncertainties)
-    for name in metrics.columns:
+    grouped = metrics.groupby(number)
+    counts, means, deviations = (
+        each.to_numpy().T for each in (grouped.count(), grouped.mean(), grouped.std())
+    )
+    for name, count, mean, deviation in zip(
+        metrics.columns, counts, means, deviations, strict=True
+    ):
         values: np.ndarray = metrics[name].to_numpy()
-        grouped = metrics[name].groupby(number)
-        count, mean, deviation = (
-            grouped.count().to_numpy(),
-            grouped.mean().to_numpy(),
-            grouped.std().to_numpy(),
-        )
         quantile = stdtrit(np.maximum(count - 1, 1), 0.5 + options.confidence / 2)
         half = quantile * deviation / np.sqrt(np.maximum(count, 1))
         provenance = options.provenance.get(name, "")
