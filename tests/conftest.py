@@ -91,3 +91,9 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared"
     folder.mkdir(exist_ok=True)
     return folder
+
+
+@pytest.fixture(scope="session")
+def data_sets(shared_folder: Path) -> Path:
+    """A cache of generated data sets for tests that only read them, or copies of their files."""
+    return shared_folder / "data sets"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,13 +49,13 @@ def data(events: int = 3000, files: int = 2, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("format_", ["ttree", "rntuple"])
-def test_scan_fills_what_is_in_the_column(format_: str, tmp_path: Path) -> None:
+def test_scan_fills_what_is_in_the_column(format_: str, tmp_path: Path, data_sets: Path) -> None:
     scan = workload_of(
         "scan", data=data(format=format_), variable="Jet_pt", bins=40, low=0, high=200
     )
     dataset = scan.dataset(4)
     assert dataset is not None
-    files = materialise(dataset, tmp_path)
+    files = materialise(dataset, data_sets)
     output = run(scan, files, tmp_path)
     values = np.concatenate(
         [np.asarray(ak.flatten(uproot.open(file)["Events"]["Jet_pt"].array())) for file in files]
@@ -71,11 +72,13 @@ def test_scan_fills_what_is_in_the_column(format_: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["scan", "analysis"])
 @pytest.mark.parametrize("format_", ["ttree", "rntuple"])
-def test_packets_give_the_same_as_files(kind: str, format_: str, tmp_path: Path) -> None:
+def test_packets_give_the_same_as_files(
+    kind: str, format_: str, tmp_path: Path, data_sets: Path
+) -> None:
     workload = workload_of(kind, data=data(format=format_, signal_fraction=0.3))
     dataset = workload.dataset(1)
     assert dataset is not None
-    files = materialise(dataset, tmp_path)
+    files = materialise(dataset, data_sets)
     whole, parts = run(workload, files, tmp_path), run(workload, files, tmp_path, packet_events=370)
     assert whole.events == parts.events == 3000
     assert whole.results == parts.results
@@ -84,7 +87,7 @@ def test_packets_give_the_same_as_files(kind: str, format_: str, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_analysis_finds_the_higgs_boson_that_was_put_in(tmp_path: Path) -> None:
+def test_analysis_finds_the_higgs_boson_that_was_put_in(tmp_path: Path, data_sets: Path) -> None:
     """Mass and yield within the errors of the fit.
 
     The energy scale of the generated detector is true.
@@ -94,7 +97,7 @@ def test_analysis_finds_the_higgs_boson_that_was_put_in(tmp_path: Path) -> None:
     )
     dataset = analysis.dataset(2)
     assert dataset is not None
-    files = materialise(dataset, tmp_path)
+    files = materialise(dataset, data_sets)
     outputs = [run(analysis, [file], tmp_path) for file in files]
     merged = analysis.merge([output.results for output in outputs])
     higgs = merged["peaks"]["higgs"]
@@ -114,13 +117,13 @@ def test_analysis_finds_the_higgs_boson_that_was_put_in(tmp_path: Path) -> None:
     )
 
 
-def test_analysis_finds_no_higgs_boson_where_there_is_none(tmp_path: Path) -> None:
+def test_analysis_finds_no_higgs_boson_where_there_is_none(tmp_path: Path, data_sets: Path) -> None:
     analysis = workload_of(
         "analysis", data=data(12_000, 1, signal_fraction=0.0, cluster_events=4000)
     )
     dataset = analysis.dataset(1)
     assert dataset is not None
-    output = run(analysis, materialise(dataset, tmp_path), tmp_path)
+    output = run(analysis, materialise(dataset, data_sets), tmp_path)
     counts = output.results["histograms"]["four_lepton_mass"]["counts"][1:-1]
     near, around = sum(counts[51:59]), sum(counts[40:80])  # 121 to 129 GeV, 110 to 150 GeV
     assert near < 0.35 * around + 3 * around**0.5
@@ -129,12 +132,12 @@ def test_analysis_finds_no_higgs_boson_where_there_is_none(tmp_path: Path) -> No
 @pytest.mark.parametrize("format_", ["ttree", "rntuple"])
 @pytest.mark.parametrize("fraction", [0.5, 1.0])
 def test_skim_reads_its_share_and_writes_the_survivors(
-    format_: str, fraction: float, tmp_path: Path
+    format_: str, fraction: float, tmp_path: Path, data_sets: Path
 ) -> None:
     skim = workload_of("skim", data=data(4000, 1, format=format_), fraction=fraction, min_leptons=2)
     dataset = skim.dataset(1)
     assert dataset is not None
-    files = materialise(dataset, tmp_path)
+    files = materialise(dataset, data_sets)
     output = run(skim, files, tmp_path)
     assert output.events == 4000 * fraction
     kept = list((tmp_path / "scratch").glob("*.root"))
@@ -153,11 +156,13 @@ def test_skim_reads_its_share_and_writes_the_survivors(
 
 
 @pytest.mark.parametrize("kind", ["scan", "analysis", "skim"])
-def test_a_damaged_file_fails_the_job_with_its_name(kind: str, tmp_path: Path) -> None:
+def test_a_damaged_file_fails_the_job_with_its_name(
+    kind: str, tmp_path: Path, data_sets: Path
+) -> None:
     workload = workload_of(kind, data=data())
     dataset = workload.dataset(1)
     assert dataset is not None
-    files = materialise(dataset, tmp_path)
+    files = [Path(shutil.copy(file, tmp_path)) for file in materialise(dataset, data_sets)]
     os.truncate(files[1], files[1].stat().st_size * 2 // 3)
     with pytest.raises(HeadraceError, match=str(files[1])):
         run(workload, files, tmp_path)
@@ -195,11 +200,11 @@ def test_warming_reads_nothing_of_the_data_set_and_leaves_nothing(
     assert wait_until(lambda: not any(path.exists() for path in left), 30.0, 0.05), left
 
 
-def test_jobs_have_one_thread(tmp_path: Path) -> None:
+def test_jobs_have_one_thread(tmp_path: Path, data_sets: Path) -> None:
     analysis = workload_of("analysis", data=data())
     dataset = analysis.dataset(1)
     assert dataset is not None
-    files = materialise(dataset, tmp_path)
+    files = materialise(dataset, data_sets)
     before = len(list(Path("/proc/self/task").iterdir()))
     run(analysis, files, tmp_path)
     assert len(list(Path("/proc/self/task").iterdir())) == before

@@ -32,11 +32,6 @@ def spec_of(**fields: Any) -> DatasetSpec:
     return DatasetSpec.model_validate({**SPEC, **fields})
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 def workload(kind: str, **options: Any) -> Workload:
     part = kinds()[kind]
     return part(kind, part.Options.model_validate(options))
@@ -49,10 +44,10 @@ def reads_of(job: ModelledJob) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(
     "fields", [{}, {"format": "rntuple"}, {"order": "unordered"}, {"events": 5_300}]
 )
-def test_a_data_set_s_layout_is_that_of_its_files(cache: Path, fields: dict[str, Any]) -> None:
+def test_a_data_set_s_layout_is_that_of_its_files(data_sets: Path, fields: dict[str, Any]) -> None:
     spec = spec_of(**fields)
     made = layout_of_dataset(spec)
-    real = layout_of_file(materialise(spec, cache)[0])
+    real = layout_of_file(materialise(spec, data_sets)[0])
     assert made.events == real.events
     assert made.file_bytes == pytest.approx(real.file_bytes, rel=0.02)
     assert len(made.pieces) == pytest.approx(len(real.pieces), rel=0.02)
@@ -87,11 +82,11 @@ def run(
 @pytest.mark.parametrize("format", ["ttree", "rntuple"])
 @pytest.mark.parametrize("kind", ["scan", "analysis", "skim"])
 def test_the_made_profile_asks_for_what_the_job_asks_for(
-    kind: str, format: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, format: str, data_sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = spec_of(format=format)
     part = workload(kind, data=spec, step_events=1_000)
-    file = materialise(spec, cache)[0]
+    file = materialise(spec, data_sets)[0]
     output, seen = run(part, file, tmp_path, monkeypatch)
     job = part.profile(None)
     made = reads_of(job)
@@ -114,12 +109,12 @@ def test_the_made_profile_asks_for_what_the_job_asks_for(
 @pytest.mark.parametrize("format", ["ttree", "rntuple"])
 @pytest.mark.parametrize("kind", ["scan", "analysis"])
 def test_root_s_reads_follow_from_its_rules(
-    kind: str, format: str, cache: Path, tmp_path: Path
+    kind: str, format: str, data_sets: Path, tmp_path: Path
 ) -> None:
     pytest.importorskip("ROOT")
     spec = spec_of(format=format)
     part = workload(kind, data=spec, reader="event-loop")
-    file = materialise(spec, cache)[0]
+    file = materialise(spec, data_sets)[0]
     part.warm()
     # ROOT's own counter leaves out what it reads and throws away between two baskets: the kernel's
     # does not.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,16 +63,21 @@ def run(
     )
 
 
+def copies(dataset: DatasetSpec, data_sets: Path, directory: Path) -> list[Path]:
+    """The files of a data set, to be damaged."""
+    return [Path(shutil.copy(file, directory)) for file in materialise(dataset, data_sets)]
+
+
 @pytest.mark.parametrize(("format_", "reader"), list(itertools.product(FORMATS, ROOT_READERS)))
 def test_the_search_fills_the_same_bins_as_uproots(
-    format_: str, reader: str, tmp_path: Path
+    format_: str, reader: str, tmp_path: Path, data_sets: Path
 ) -> None:
     """The two compute in different order.
 
     A value in a thousand may fall on the other side of an edge.
     """
     ours, dataset = workload_of("analysis", format_, "uproot")
-    files = materialise(dataset, tmp_path)
+    files = materialise(dataset, data_sets)
     theirs, _ = workload_of("analysis", format_, reader)
     mine, other = run(ours, files, tmp_path / "s"), run(theirs, files, tmp_path / "s")
     assert mine.events == other.events == 3000
@@ -89,11 +95,11 @@ def test_the_search_fills_the_same_bins_as_uproots(
 @pytest.mark.parametrize(("format_", "reader"), list(itertools.product(FORMATS, ROOT_READERS)))
 @pytest.mark.parametrize("variable", ["Jet_pt", "MET_pt", "Track_isHighPurity", "nMuon", "event"])
 def test_a_scan_of_any_type_is_the_same(
-    format_: str, reader: str, variable: str, tmp_path: Path
+    format_: str, reader: str, variable: str, tmp_path: Path, data_sets: Path
 ) -> None:
     fields = {"variable": variable, "bins": 50, "low": 0, "high": 150}
     ours, dataset = workload_of("scan", format_, "uproot", **fields)
-    files = materialise(dataset, tmp_path)
+    files = materialise(dataset, data_sets)
     theirs, _ = workload_of("scan", format_, reader, **fields)
     packets = [
         Packet(str(files[0]), 0, 700),
@@ -112,10 +118,10 @@ def test_a_scan_of_any_type_is_the_same(
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_a_skim_by_rdataframe_keeps_the_events_with_two_leptons(
-    format_: str, tmp_path: Path
+    format_: str, tmp_path: Path, data_sets: Path
 ) -> None:
     ours, dataset = workload_of("skim", format_, "uproot", fraction=1.0)
-    files = materialise(dataset, tmp_path)[:1]
+    files = materialise(dataset, data_sets)[:1]
     theirs, _ = workload_of("skim", format_, "rdataframe", fraction=1.0)
     mine, other = run(ours, files, tmp_path / "mine"), run(theirs, files, tmp_path / "theirs")
     assert mine.events == other.events == 1500
@@ -135,10 +141,10 @@ def test_a_skim_by_rdataframe_keeps_the_events_with_two_leptons(
 @pytest.mark.parametrize(("format_", "reader"), list(itertools.product(FORMATS, ROOT_READERS)))
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.95])
 def test_a_truncated_file_is_one_clear_message(
-    format_: str, reader: str, share: float, tmp_path: Path
+    format_: str, reader: str, share: float, tmp_path: Path, data_sets: Path
 ) -> None:
     workload, dataset = workload_of("analysis", format_, reader)
-    files = materialise(dataset, tmp_path)
+    files = copies(dataset, data_sets, tmp_path)
     os.truncate(files[1], int(files[1].stat().st_size * share))
     with pytest.raises(HeadraceError) as caught:
         run(workload, files, tmp_path / "s")
@@ -149,13 +155,13 @@ def test_a_truncated_file_is_one_clear_message(
 @pytest.mark.parametrize(("format_", "reader"), list(itertools.product(FORMATS, ROOT_READERS)))
 @pytest.mark.parametrize("codec", ["zlib", "zstd"])
 def test_a_damaged_basket_is_one_clear_message(
-    format_: str, reader: str, codec: str, tmp_path: Path
+    format_: str, reader: str, codec: str, tmp_path: Path, data_sets: Path
 ) -> None:
     workload, _ = workload_of("analysis", format_, reader)
     dataset = DatasetSpec.model_validate(
         {"events": 2000, "files": 1, "format": format_, "codec": codec}
     )
-    (file,) = materialise(dataset, tmp_path)
+    (file,) = copies(dataset, data_sets, tmp_path)
     pieces = [piece for piece in layout(file) if piece.column == "Jet_pt"]
     basket = max(pieces, key=lambda piece: piece.compressed_bytes)
     content = bytearray(file.read_bytes())
