@@ -250,3 +250,16 @@ def test_contexts_that_share_whole_plots_form_one_group() -> None:
         _, part = sparse.csgraph.connected_components(edges, directed=False)
         numbers = np.unique(part[context], return_inverse=True)[1]
         assert plots_together(context, plot).tolist() == numbers.tolist()
+
+
+def test_a_model_agrees_with_least_squares_of_indicators() -> None:
+    rows = split_plot(np.random.default_rng(12), easy=(0.0, 0.05, 0.1), plot_sigma=0)
+    y, others = rows["y"].to_numpy(), rows[["hard", "slots"]]
+    ours = by_model(y, rows["easy"].to_numpy(), 3, others, np.arange(len(y)))
+    assert ours is not None
+    fit = sm.OLS.from_formula("y ~ C(easy) + C(hard) + C(slots)", rows).fit()
+    table = sm.stats.anova_lm(fit, typ=2)
+    assert ours.f == pytest.approx(table.loc["C(easy)", "F"])
+    assert ours.freedom == fit.df_resid
+    assert ours.effects[1] - ours.effects[0] == pytest.approx(fit.params["C(easy)[T.1]"])
+    assert np.sqrt(ours.variance) == pytest.approx(fit.bse["C(easy)[T.1]"])

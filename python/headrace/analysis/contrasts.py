@@ -17,7 +17,6 @@ Sources: Montgomery, Design and Analysis of Experiments, 8th ed., sections 4.1 (
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -234,8 +233,6 @@ def _least_squares(
 
     `absorbed` means were subtracted before.
     """
-    from statsmodels.regression.linear_model import OLS
-
     rank = int(np.linalg.matrix_rank(matrix))
     rest = matrix[:, wanted:]
     if rank - (int(np.linalg.matrix_rank(rest)) if rest.shape[1] else 0) < wanted:
@@ -246,11 +243,13 @@ def _least_squares(
     for column in range(wanted, matrix.shape[1]):
         if int(np.linalg.matrix_rank(matrix[:, [*kept, column]])) > len(kept):
             kept.append(column)
-    fit: Any = OLS(response, matrix[:, kept]).fit()
+    inverse = np.linalg.pinv(matrix[:, kept])
+    parameters = inverse @ response
+    residual = response - matrix[:, kept] @ parameters
     freedom = len(response) - rank - absorbed
-    scale = float(fit.ssr) / freedom if freedom > 0 else 0.0
-    covariance = np.asarray(fit.normalized_cov_params)[:wanted, :wanted] * scale
-    return _Fit(np.asarray(fit.params)[:wanted], covariance, max(0, freedom))
+    scale = float(residual @ residual) / freedom if freedom > 0 else 0.0
+    covariance = (inverse @ inverse.T)[:wanted, :wanted] * scale
+    return _Fit(parameters[:wanted], covariance, max(0, freedom))
 
 
 def _of_fit(fit: _Fit, y: np.ndarray, term: str, used: np.ndarray) -> Contrasts:
