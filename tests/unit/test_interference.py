@@ -245,7 +245,7 @@ def test_no_false_alarm_on_this_machine_as_it_is() -> None:
 @pytest.mark.slow
 def test_hogs_are_seen_by_a_real_job(tmp_path: Path) -> None:
     hog = f"hog-{os.getpid()}.py"  # tests beside it have programs of this name, too
-    with programs(tmp_path, hog, SPIN, 3 * len(CPUS)):
+    with programs(tmp_path, hog, SPIN, 2 * len(CPUS)):
         found, _ = judged()
     (told,), _ = validity.foreign_load(RUN, found)
     assert hog in told.text
