@@ -114,14 +114,14 @@ def test_ctrl_c_ends_with_a_summary(sleeper: subprocess.Popen[bytes]) -> None:
 
 def test_children_are_followed_and_do_not_get_lost() -> None:
     """A shell starts one program after the other: their CPU time is the job's."""
-    spin = "import time\nend=time.process_time()+0.1\nwhile time.process_time()<end: pass"
+    spin = "import time\nend=time.process_time()+0.2\nwhile time.process_time()<end: pass"
     script = f"while true; do '{sys.executable}' -c '{spin}'; done"
     with subprocess.Popen(["sh", "-c", script], start_new_session=True) as process:
         try:
             with Watcher(PidFinder([str(process.pid)])) as watcher:
                 for _ in range(5):
-                    watcher.watch(0.25)
-                (job,) = watcher.watch(0.25).jobs
+                    watcher.watch(0.5)
+                (job,) = watcher.watch(0.5).jobs
             shares = job.total.ledger.shares
             # Starting Python waits for little else than a CPU.
             assert shares["on_cpu"] + shares["wait_cpu"] > 0.7, shares
