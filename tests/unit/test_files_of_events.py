@@ -41,23 +41,8 @@ def generated(spec: DatasetSpec, start: int, stop: int) -> Table:
     return concatenate(tables).slice(start - first, stop - first)
 
 
-def arrays_of(path: Path) -> Any:
-    """All columns, read by uproot."""
-    tree: Any = uproot.open(path)["Events"]
-    if str(tree.classname).endswith("RNTuple"):
-        # uproot looks at all fields for those within each one: seconds for a NanoAOD.
-        fields = tree.all_fields
-        parents = [record.parent_field_id for record in tree.field_records]
-        for field in fields:
-            field._fields = []
-        for number, parent in enumerate(parents):
-            if parent != number:
-                fields[parent]._fields.append(fields[number])
-    return tree.arrays()
-
-
 def assert_holds(path: Path, table: Table) -> None:
-    arrays = arrays_of(path)
+    arrays: Any = uproot.open(path)["Events"].arrays()
     assert len(arrays) == table.events
     for name, values in table.scalars.items():
         np.testing.assert_array_equal(ak.to_numpy(arrays[name]), values, err_msg=name)
