@@ -66,7 +66,8 @@ ALLOWED: dict[str, set[str]] = {
     "workloads": BASE | CAPTURED | {"datasets", "jobs", "protocols", "readers", "targets"},
     # Where jobs run: it starts workloads, sets up storage of nodes, reads their meters, and knows
     # nothing of trials.
-    "launchers": BASE | {"datasets", "jobs", "meters", "probes", "targets", "workloads"},
+    "launchers": BASE
+    | {"datasets", "jobs", "meters", "probes", "protocols", "targets", "workloads"},
     "study": BASE | PLUGINS | {"launchers"},
     "plan": BASE | PLUGINS | {"study"},
     "records": BASE | {"plan", "study"},

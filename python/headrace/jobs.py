@@ -102,6 +102,12 @@ class JobInput:
     It is empty when the trial begins and removed after it.
     """
 
+    @property
+    def schemes(self) -> frozenset[str]:
+        """Schemes of the URLs of its files, and of those that it may write; paths have none."""
+        places = self.files if self.url is None else (*self.files, self.url)
+        return frozenset(place.partition("://")[0] for place in places if "://" in place)
+
 
 @dataclass
 class JobOutput:

@@ -30,6 +30,18 @@ def test_a_node_on_a_dask_worker_introduces_itself() -> None:
     assert Frames().feed(asyncio.run(first_bytes()))
 
 
+def test_the_client_of_s3_is_imported_once_for_all_jobs_and_starts_no_thread() -> None:
+    server = ForkServer()
+    try:
+        for _ in range(2):
+            server.spawn({"s3", "no-such-scheme"})[1].close()
+        process = Path(f"/proc/{server.pid}")
+        assert "/aiohttp/" in (process / "maps").read_text()
+        assert len(list((process / "task").iterdir())) == 1, "a fork with threads may hang"
+    finally:
+        server.close()
+
+
 def test_jobs_are_forked() -> None:
     server = ForkServer()
     try:

@@ -20,7 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -94,6 +94,7 @@ class ForkServer:
         theirs.close()
         self._channel = Channel(ours)
         self.exits = []
+        self._loaded = set[str]()
 
     @property
     def pid(self) -> int:
@@ -116,8 +117,15 @@ class ForkServer:
             self._start()
         return self._ask(("warm", kind, name, options), "warm")
 
-    def spawn(self) -> tuple[int, Channel]:
-        """Fork a job process; return its pid and channel. Raises ForkServerDiedError."""
+    def spawn(self, schemes: Set[str] = frozenset()) -> tuple[int, Channel]:
+        """Fork a job process; return its pid and channel. Raises ForkServerDiedError.
+
+        `schemes`: those of its URLs. What their clients import before a fork is imported once.
+        """
+        if new := schemes - self._loaded:
+            with self._talking():
+                self._channel.send(("load", sorted(new)))
+            self._loaded |= new
         ours, theirs = socket.socketpair()
         try:
             with theirs:
@@ -223,6 +231,8 @@ class _Server:
         message, descriptor = self._channel.receive()
         if message[0] == "warm":
             self._channel.send(("warm", _warm(*message[1:])))
+        elif message[0] == "load":
+            _load(message[1])
         elif message[0] == "spawn" and descriptor is not None:
             self._spawn(descriptor)
 
@@ -273,11 +283,26 @@ def _warm(kind: str, name: str, options: dict[str, object]) -> str | None:
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     _warmed.add(key)
-    # All objects of this point live as long as the jobs: freeze them, so that garbage collection
-    # does not touch (and thus copy) their pages in every fork.
+    _freeze()
+    return None
+
+
+def _load(schemes: list[str]) -> None:
+    from headrace.protocols import load_clients
+
+    # Each job tries again, and says what fails.
+    with contextlib.suppress(Exception), dispositions_kept():
+        load_clients(schemes, before_fork=True)
+    _freeze()
+
+
+def _freeze() -> None:
+    """Freeze all objects of this point, which live as long as the jobs.
+
+    Garbage collection then does not touch (and thus copy) their pages in every fork.
+    """
     gc.collect()
     gc.freeze()
-    return None
 
 
 def _become_job(descriptor: int, parent: int) -> NoReturn:

@@ -317,7 +317,7 @@ class Local(Launcher):
     def spawn(self, spec: JobSpec, agent: Agent) -> Job:
         if not isinstance(agent, LocalAgent):
             raise TypeError(f"launcher {self.kind}: {agent.name} is not a node of this machine")
-        pid, channel = self._started().spawn()
+        pid, channel = self._started().spawn(spec.input.schemes)
         job = self._jobs[pid] = _LocalJob(spec, agent, pid, channel=channel)
         try:
             job.process = os.pidfd_open(pid)

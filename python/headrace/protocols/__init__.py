@@ -28,6 +28,8 @@ class UrlProtocol:
     """Scheme of its URLs, without `://`."""
     objects: ClassVar[bool] = False
     """True if files are objects: each appears when it is complete; no directories, no renames."""
+    loads_before_fork: ClassVar[bool] = False
+    """True if `load` starts no threads: the process that jobs are forked from may call it."""
 
     def options(self) -> dict[str, Any]:
         """Return fsspec's options, from the environment."""
@@ -72,14 +74,16 @@ def protocol_of(url: str) -> UrlProtocol:
     return kinds().get(urlsplit(url).scheme, _AnyScheme)()
 
 
-def load_clients(places: Iterable[str]) -> None:
-    """Import the clients of URLs in this process; paths have none.
+def load_clients(schemes: Iterable[str], *, before_fork: bool = False) -> None:
+    """Import the clients of these schemes in this process.
 
-    Jobs do so before their release: an import is no part of a job's time.
+    Jobs do so before their release: an import is no part of a job's time. `before_fork`: only those
+    that start no threads.
     """
-    first = {urlsplit(place).scheme: place for place in places if "://" in place}
-    for url in first.values():
-        protocol_of(url).load()
+    for scheme in schemes:
+        protocol = kinds().get(scheme, _AnyScheme)()
+        if protocol.loads_before_fork or not before_fork:
+            protocol.load()
 
 
 def patience_s() -> float:

@@ -5,7 +5,9 @@ Objects are uploaded whole, or in parts of at least 5 MiB; they cannot be rename
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import importlib
 import os
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
@@ -31,6 +33,7 @@ class S3Protocol(UrlProtocol):
 
     kind = "s3"
     objects: ClassVar[bool] = True
+    loads_before_fork: ClassVar[bool] = True
 
     @override
     def options(self) -> dict[str, Any]:
@@ -49,6 +52,11 @@ class S3Protocol(UrlProtocol):
             },
             "use_listings_cache": False,
         }
+
+    @override
+    def load(self) -> None:
+        with contextlib.suppress(ImportError):  # said when a file is opened
+            importlib.import_module("s3fs")
 
     @override
     def address_and_path(self, url: str) -> tuple[str, str]:

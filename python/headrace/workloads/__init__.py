@@ -150,7 +150,7 @@ class Workload(ABC):
         """
         from headrace.protocols import load_clients
 
-        load_clients((*job.files, *([job.url] if job.url else [])))
+        load_clients(job.schemes)
         return {}
 
     @abstractmethod
