@@ -34,8 +34,16 @@ needs_root_package = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def launcher() -> Iterator[Launcher]:
+    """One for all tests that leave its fork server as it was: with what it has imported."""
+    with Launchers() as launchers:
+        yield launchers["local"]
+
+
+@pytest.fixture
+def new_launcher() -> Iterator[Launcher]:
+    """One whose fork server has imported nothing yet."""
     with Launchers() as launchers:
         yield launchers["local"]
 
@@ -117,27 +125,29 @@ def run(launcher: Launcher, wanted: PoolTask) -> PoolResult:
 @needs_root_package
 @pytest.mark.parametrize("reader", ["rdataframe", "event-loop"])
 def test_root_takes_no_signals_and_hides_no_end(
-    reader: str, launcher: Launcher, journal: Journal, tmp_path: Path, datasets: Path
+    reader: str, new_launcher: Launcher, journal: Journal, tmp_path: Path, datasets: Path
 ) -> None:
     """ROOT's TUnixSystem replaces eleven handlers, SIGCHLD's among them, when it is started up."""
     options = {"data": DATA, "reader": reader}
     part = kinds()["scan"]
     scan = part("mine", part.Options.model_validate(options))
-    assert launcher.warm("command", "first", {"command": ["true"]}) is None
-    (fork_server,) = launcher.pids(MachineAgent(journal))
+    assert new_launcher.warm("command", "first", {"command": ["true"]}) is None
+    (fork_server,) = new_launcher.pids(MachineAgent(journal))
     before = caught(fork_server)
-    assert launcher.warm("scan", "mine", options) is None
+    assert new_launcher.warm("scan", "mine", options) is None
     assert caught(fork_server) == before
     dataset = scan.dataset(1)
     assert dataset is not None
     file = str(materialise(dataset, datasets)[0])
-    result = run(launcher, task(journal, scan, "scan", options, tmp_path / "jobs", files=[file]))
+    result = run(
+        new_launcher, task(journal, scan, "scan", options, tmp_path / "jobs", files=[file])
+    )
     assert [job.exit for job in result.jobs] == ["ok"]
     assert result.jobs[0].peak_rss_bytes > 0, "how the process ended was reported"
 
 
 def test_a_killed_fork_server_says_so_and_is_started_anew(
-    launcher: Launcher, journal: Journal, tmp_path: Path
+    new_launcher: Launcher, journal: Journal, tmp_path: Path
 ) -> None:
     options = {"command": ["sleep", "0.3"]}
     part = kinds()["command"]
@@ -147,14 +157,14 @@ def test_a_killed_fork_server_says_so_and_is_started_anew(
     def adopt(pid: int, slot: int) -> None:
         pids.append(pid)
         if slot == 1:
-            os.kill(*launcher.pids(MachineAgent(journal)), signal.SIGKILL)
+            os.kill(*new_launcher.pids(MachineAgent(journal)), signal.SIGKILL)
 
     wanted = task(journal, sleep, "command", options, tmp_path / "jobs", slots=2, adopt=adopt)
     with pytest.raises(ForkServerDiedError, match="was killed by SIGKILL"):
-        run(launcher, wanted)
+        run(new_launcher, wanted)
     assert len(pids) == 2
     assert [start_ticks(pid) for pid in pids] == [None, None], "jobs die with it"
-    again = run(launcher, task(journal, sleep, "command", options, tmp_path / "jobs", slots=2))
+    again = run(new_launcher, task(journal, sleep, "command", options, tmp_path / "jobs", slots=2))
     assert [job.exit for job in again.jobs] == ["ok", "ok"]
 
 
