@@ -83,7 +83,7 @@ def spread(
     base_w = min(idle_w or 0.0, energy_j / whole_s)
     extra_j = energy_j - base_w * whole_s
     return [
-        base_w + extra_j * weight / total / length
+        base_w + extra_j * (weight / total) / length
         for weight, length in zip(weights, lengths_s, strict=True)
     ]
 
