@@ -177,14 +177,16 @@ def test_killed_at_many_lines(tmp_path: Path) -> None:
     assert_nothing_is_left(pid, tmp_path)
 
     killed = found = 0
-    chosen = random.Random(total).sample(range(1, total + 1), 40)
-    for line in sorted(chosen):
+    for line in random.Random(total).sample(range(1, total + 1), 80):
+        if killed == 36:
+            break
         pid = in_child(lambda line=line: lines_counted(lambda: whole_run(tmp_path, place), line))
-        # How often it looks while it waits differs, so the last lines may not be reached.
+        # How often it looks while it waits differs, so the last lines may not be reached: on a busy
+        # machine, the counted run may have had many more than the others.
         killed += os.waitpid(pid, 0)[1] == signal.SIGKILL
         found += undo_everything(place, tmp_path)
         assert_nothing_is_left(pid, tmp_path)
-    assert killed >= 30
+    assert killed == 36
     assert found > 24, "most kills strike while something is to be undone"
 
 
