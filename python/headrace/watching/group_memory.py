@@ -31,7 +31,13 @@ class GroupMemory:
 
     def refault_bytes(self, pids: Collection[int]) -> int | None:
         """Return the bytes of refaults since the last call; None when they cannot be known."""
-        if not self.known(pids) or self._file is None:
+        now_s = time.monotonic()
+        if now_s - self._looked_s > self._wait_s and pids:
+            self._looked_s = now_s
+            self._find(pids)
+            # A job that has no group for itself seldom gets one later.
+            self._wait_s = _OWN_S if self._file is not None else min(2 * self._wait_s, _LONGEST_S)
+        if self._file is None:
             return None
         try:
             text = self._file.read()
@@ -45,16 +51,6 @@ class GroupMemory:
         )
         before, self._last = self._last, pages
         return None if before is None else max(0, pages - before) * _PAGE_BYTES
-
-    def known(self, pids: Collection[int]) -> bool:
-        """Return whether the job has a group for itself. Looks for one from time to time."""
-        now_s = time.monotonic()
-        if now_s - self._looked_s > self._wait_s and pids:
-            self._looked_s = now_s
-            self._find(pids)
-            # A job that has no group for itself seldom gets one later.
-            self._wait_s = _OWN_S if self._file is not None else min(2 * self._wait_s, _LONGEST_S)
-        return self._file is not None
 
     def _find(self, pids: Collection[int]) -> None:
         group = _memory_group(next(iter(pids)))

@@ -119,8 +119,6 @@ class JobMeter:
         of the node that may have started others since; None for any.
         """
         first = not self._began_ns
-        if not first and not ended and (usual := self._usual(now_ns, forked)) is not None:
-            return usual
         self._follow(None if first else forked)
         before = self._readings
         now = self._read()
@@ -149,40 +147,7 @@ class JobMeter:
             if refaults is not None:
                 self._refaults_seen = True
                 last.blame_memory(refaults)
-        self._readings = now
-        return self._sample(now_ns, last, group)
-
-    def _usual(self, now_ns: int, forked: frozenset[int] | None) -> JobSample | None:
-        """Do what `look` does for a job that is and stays one process of one thread, at half the
-        cost. Return None, with nothing done, where there is more to it.
-        """
-        if len(self.processes) != 1 or self.delays or self._pressure or self.found.groups:
-            return None
-        ((pid, counters),) = self.processes.items()
-        earlier = self._readings.get(pid)
-        if earlier is None or len(self._readings) != 1 or (forked is None or pid in forked):
-            return None
-        try:
-            reading = counters.read(self._taskstats, delays=False)
-        except OSError:
-            return None
-        moved = NOTHING if reading is earlier else reading.moved - earlier.moved
-        at_storage = moved.storage_read or moved.storage_written
-        if at_storage or reading.threads != 1 or reading.wait_block_ns or self._refaults_seen:
-            return None
-        if self._memory.known((pid,)):
-            return None
-        last = Used()
-        last.spent.wall_ns, last.moved = now_ns - self._last_ns, moved
-        if moved is not NOTHING:
-            self._moved = self._moved + moved
-        self._times_of_one(last, earlier, reading)
-        self._readings[pid] = reading
-        return self._sample(now_ns, last, None)
-
-    def _sample(self, now_ns: int, last: Used, group: GroupUse | None) -> JobSample:
-        """Add the interval to the total, and return both."""
-        now, self._last_ns = self._readings, now_ns
+        self._readings, self._last_ns = now, now_ns
         total = self._total = self._total.plus(last)
         if self.states:
             self.states.clear()
@@ -239,10 +204,6 @@ class JobMeter:
         earlier = before.get(pid)
         if earlier is None or len(before) != 1 or reading.wait_block_ns:
             return False
-        self._times_of_one(last, earlier, reading)
-        return True
-
-    def _times_of_one(self, last: Used, earlier: ProcessReading, reading: ProcessReading) -> None:
         wall_ns, run_ns, wait_ns = last.spent.wall_ns, 0, 0
         if reading is not earlier:
             run_ns = max(0, reading.run_ns - earlier.run_ns, _ticks_ns(reading, earlier))
@@ -254,6 +215,7 @@ class JobMeter:
             last.system_s = run_ns / 1e9 - last.user_s
         lived_ns = max(wall_ns * reading.threads, run_ns + wait_ns)
         self._share_out(last, Times(run_ns, wait_ns), 0, lived_ns)
+        return True
 
     def _share_out(self, last: Used, spent: Times, memory_ns: int, lived_ns: int) -> None:
         """Share out the time asleep by samples."""
