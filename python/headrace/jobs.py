@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
+from urllib.parse import urlsplit
 
 from headrace.scenario import FileSet, HostSpec, Packets, RunSettings, ServiceSpec, Step
 
@@ -106,7 +107,8 @@ class JobInput:
     def schemes(self) -> frozenset[str]:
         """Schemes of the URLs of its files, and of those that it may write; paths have none."""
         places = self.files if self.url is None else (*self.files, self.url)
-        return frozenset(place.partition("://")[0] for place in places if "://" in place)
+        urls = (urlsplit(place) for place in places if "://" in place)
+        return frozenset(url.scheme for url in urls if url.scheme)
 
 
 @dataclass

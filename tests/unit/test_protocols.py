@@ -248,3 +248,9 @@ def test_the_schemes_of_this_package() -> None:
         "root://host:1",
         "/a/b",
     )
+
+
+def test_schemes_are_those_of_the_urls_however_they_are_written(tmp_path: Path) -> None:
+    places = ("S3://bucket/a", "s3://bucket/b", "/data/of: a://b", "root://host//c")
+    job = JobInput(places, None, tmp_path, 0, 1, 1, url="https://host/out")
+    assert job.schemes == {"s3", "root", "https"}

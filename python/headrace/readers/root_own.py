@@ -223,7 +223,7 @@ def scan_own_files(
     job that is fed by packets from them. Raises HeadraceError for a file that cannot be read
     completely.
     """
-    # Any file may have an RNTuple: warmed jobs compile nothing for it.
+    # A file may turn out to hold an RNTuple: no job should have to compile for it then.
     module = root_ntuples() if options.reader == "event-loop" else root()
     totals, notes = RootTotals(), OwnNotes()
     bins, low, high = axis

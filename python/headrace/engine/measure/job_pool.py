@@ -304,7 +304,7 @@ class JobPool:
                 job.so_far = event.so_far
                 self._serve_packet(job)
             case Reported():
-                self._finish(job, event)
+                self._finish(job, self._in_time(job, event))
             case Ended():
                 self._ended(job, event)
 
@@ -368,18 +368,12 @@ class JobPool:
     def _finish(self, job: _PoolJob, report: Reported, *, node_lost: bool = False) -> None:
         files = job.job.spec.input.files
         base = self._release or report.start_s
-        word, cause = report.word, report.cause
-        limit_s = job.job.released_s + self._task.timeout_s
-        if job.killed_for == "timeout" and report.end_s > limit_s:
-            # It said so after its time, before the signal met it: the job that was killed first may
-            # have had what it waited for.
-            word, cause = self._too_late
         job.end = JobEnd(
             job.number,
             job.slot,
             files[0] if files else None,
-            word,
-            cause,
+            report.word,
+            report.cause,
             report.start_s - base,
             report.end_s - base,
             report.output or job.so_far,
@@ -416,6 +410,16 @@ class JobPool:
             self._finish(job, report, node_lost=event.cause is not None)
         if job.end is not None:
             job.end.peak_rss_bytes = exit.peak_rss_bytes
+
+    def _in_time(self, job: _PoolJob, report: Reported) -> Reported:
+        """Return a report, as of a job that was too late if it came between the end of its time and
+        the signal: the job that was killed first may have had what this one waited for.
+        """
+        limit_s = job.job.released_s + self._task.timeout_s
+        if job.killed_for != "timeout" or report.end_s <= limit_s:
+            return report
+        word, cause = self._too_late
+        return replace(report, word=word, cause=cause)
 
     def _out_of_memory(self) -> int:
         killed = 0
