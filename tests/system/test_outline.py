@@ -132,7 +132,8 @@ def test_block_events_tell_the_order(program: Path, share: float, tmp_path: Path
     low, high = seen.bounds("sequential_share")
     assert low <= share <= high
     figure = seen.table["outline"]["figures"]["sequential_share"]
-    assert figure["value"] == pytest.approx(share, abs=0.2)
+    # Pages of the program itself, which another test drops from the cache, are read in order.
+    assert figure["value"] == pytest.approx(share, abs=0.3)
     orders = {
         step.get("order", {}).get("kind", "sequential")
         for step in seen.table["steps"]

@@ -72,12 +72,23 @@ def test_reads_at_random_are_seen_when_calls_are_larger_than_requests() -> None:
     assert _steps(large, 1 << 20).value < 0.02
 
 
-def test_reads_at_random_of_a_small_file_can_be_in_no_order() -> None:
-    """One in sixteen neighbours one of those before, by chance."""
+@pytest.mark.parametrize("reads", [1000, 4000, 16384])
+def test_reads_at_random_of_a_small_file_are_in_no_order(reads: int) -> None:
+    """One in sixteen of the first thousand neighbours one of those before, by chance."""
     for seed in range(20):
-        places = random.Random(seed).sample(range(16384), 1000)
-        found = _steps([(8 * place, 8) for place in places], 4096)
-        assert found.low == 0.0 and 0.01 < found.value < 0.15
+        places = random.Random(seed).sample(range(16384), reads)
+        requests = [(8 * place, 8) for place in places]
+        found = _steps(requests, 4096)
+        assert found.low == 0.0 and found.value < 0.02 < runs_of(requests).by_chance
+
+
+@pytest.mark.parametrize("reads", [1000, 4000])
+def test_half_the_reads_of_a_small_file_are_in_order(reads: int) -> None:
+    for seed in range(20):
+        elsewhere = random.Random(seed).sample(range(20_000, 40_000), reads)
+        requests = [(8 * place, 8) for pair in enumerate(elsewhere) for place in pair]
+        found = _steps(requests, 4096)
+        assert found.value == pytest.approx(0.5, abs=0.06) and found.low <= 0.5 <= found.high
 
 
 def test_a_small_file_in_order_is_seen() -> None:

@@ -41,7 +41,7 @@ class BlockReads:
     """Events that the kernel dropped."""
     by_chance: float = 0.0
     """Share of the requests that would neighbour a recent one if each were anywhere between the
-    first and the last block, where nothing has been read yet."""
+    first and the last block, where nothing has been read yet; at most 2/3."""
 
 
 class BlockOrder:
@@ -142,9 +142,11 @@ class _Runs:
         if self._of_device:
             self._requests += self._of_device
             # What was read is in the page cache, and not read again.
-            left = (self._high - self._low) * self._of_device / self._sectors - self._of_device
+            places = (self._high - self._low) * self._of_device / self._sectors
+            left = max(1.0, places - self._of_device)
             # Its first and its last block can each meet an edge.
-            self._by_chance += self._of_device * min(1.0, 2 * len(self._edges) / max(1.0, left))
+            chance = min(2 * len(self._edges) / left, _neighboured(self._of_device / places))
+            self._by_chance += self._of_device * chance
         self._begin_device()
 
     @property
@@ -154,6 +156,13 @@ class _Runs:
         return BlockReads(
             self._requests, self._bytes, self._runs, self._first, self._lost, by_chance
         )
+
+
+def _neighboured(share: float) -> float:
+    """Return which part of the reads neighbours an earlier one, when this share of a file's blocks
+    is read in any order: the mean of 1 - (1 - t)^2 for t from 0 to the share, at most 2/3."""
+    share = min(1.0, share)
+    return 1 - (1 - (1 - share) ** 3) / (3 * share)
 
 
 def runs_of(requests: Iterable[tuple[int, int]]) -> BlockReads:

@@ -121,33 +121,28 @@ def _io_figures(seen: Seen) -> dict[str, BoundedFigure]:
     return found if order is None else {**found, "sequential_share": order}
 
 
-_MOST_BY_CHANCE = 0.9
-"""In a file of few blocks every read neighbours another; if all do, they are in order after all."""
-
-
 def sequential_share(moved: Moved, block: BlockReads | None) -> BoundedFigure | None:
     """Return the share of the requested bytes that lie behind those of the read before.
 
     A run of neighbouring blocks begins with a read elsewhere. How large that read was is known as
     the mean of all reads, and as the first request of the run: each can only be too small. Reads of
-    a small file at random neighbour a recent one by chance. None without block reads: then the
-    order is unknown.
+    a small file at random neighbour a recent one by chance: the value and the low bound are what is
+    left without these. None without block reads: then the order is unknown.
     """
     if block is None or not block.requests or block.lost:
         return None
     mean = moved.read / moved.read_calls if moved.read_calls else 0.0
     elsewhere = max(block.first_bytes, block.runs * min(mean, LARGEST_READ_BYTES))
     share = max(0.0, 1 - elsewhere / block.bytes)
-    largest = min(moved.read / block.runs, LARGEST_READ_BYTES)
-    low = max(0.0, min(share, 1 - block.runs * largest / block.bytes))
     noise = 4 * math.sqrt(share * (1 - share) / block.requests)
-    chance = min(block.by_chance, _MOST_BY_CHANCE)
-    low = max(0.0, min(low, (share - chance) / (1 - chance)))
+    meant = max(0.0, (share - block.by_chance) / (1 - block.by_chance))
+    largest = min(moved.read / block.runs, LARGEST_READ_BYTES)
+    low = max(0.0, min(meant, 1 - block.runs * largest / block.bytes))
     covered = min(1.0, block.bytes / moved.read) if moved.read else 1.0
     if block.bytes > _OVER_READ * moved.read:
         low = 0.0
     return BoundedFigure(
-        share,
+        meant,
         max(0.0, covered * (low - noise)),
         min(1.0, covered * (share + noise) + 1 - covered),
         f"{block.requests} block reads of {100 * covered:.0f} % of the bytes",
