@@ -36,7 +36,7 @@ CPUS := $(shell nproc)
 COMPUTE := -n $(shell echo $$(($(CPUS) < 4 ? $(CPUS) : 4))) --dist worksteal
 WAIT := -n $(shell echo $$(($(CPUS) < 4 ? 2 * $(CPUS) : 8))) --dist loadfile --no-loadscope-reorder
 OWN := tests/system tests/e2e
-QUIET := -n 4 --dist loadgroup --no-loadscope-reorder
+QUIET := -n 6 --dist loadgroup --no-loadscope-reorder
 # Files with tests of a mark: collecting all takes each process seconds.
 marked = $(shell grep -rlE --include='*.py' 'mark\.$(1)\b' $(OWN))
 
@@ -44,7 +44,8 @@ marked = $(shell grep -rlE --include='*.py' 'mark\.$(1)\b' $(OWN))
 # scripts/setup has built: with fewer, dependencies have other features. $(1): tests by their marks.
 define run-tests
 	@failed=; \
-	cargo test --workspace --release -q || failed="$$failed Rust"; \
+	cargo test --workspace --release -q --tests || failed="$$failed Rust"; \
+	cargo test --workspace --release -q --doc || failed="$$failed documentation"; \
 	said=$$(mktemp); \
 	nice -n 5 python -m pytest $(COMPUTE) -m "$(1)" --ignore tests/system --ignore tests/e2e \
 		>$$said 2>&1 & computing=$$!; \
