@@ -30,7 +30,8 @@ def found(
     folder: Path, cells: list[dict[str, Any]], repeats: int = 4, **more: Any
 ) -> tuple[Findings, Recommendation]:
     broken = more.pop("broken", None)
-    truth = Truth(trial_sigma=0.01, **more)
+    more.setdefault("trial_sigma", 0.01)
+    truth = Truth(**more)
     results = write_results(
         folder / "r", plan_of(cells, repeats), truth, broken=broken, series=False
     )
@@ -80,6 +81,14 @@ def test_more_slots_are_wanted_when_the_most_are_still_fed(tmp_path: Path) -> No
     _, said = found(tmp_path, ONE[:2])
     assert said.action == "Run 2 slots of higgs on disk; more were not tried."
     assert said.measure_next[0] == "More slots: 2 are still fed. Try 4 and 8 slots."
+
+
+def test_an_interval_with_other_numbers_of_slots_wants_more_repeats(tmp_path: Path) -> None:
+    cells: list[dict[str, Any]] = [{**ONE[0], "slots": slots} for slots in range(1, 7)]
+    # Four jobs keep 90 % efficiency, up to what differs from trial to trial.
+    _, said = found(tmp_path, cells, repeats=3, device_bytes_per_s=90e6, trial_sigma=0.4)
+    assert said.doubts == ("The intervals allow 3 – 4 slots.",)
+    assert said.measure_next == ("More repeats: the intervals allow 3 – 4 slots.",)
 
 
 def test_the_text_for_a_ticket_fits_and_says_the_same(

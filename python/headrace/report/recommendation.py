@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.analysis.curves import Family, family_of
-from headrace.analysis.findings import Curve, Findings, Growth
+from headrace.analysis.findings import Curve, Findings, Growth, SlotsFed
 from headrace.analysis.ranking import peak
 from headrace.metrics.shown import show
 from headrace.report import interference
@@ -184,7 +184,7 @@ def _doubts(findings: Findings, curve: Curve, mine: list[Curve]) -> list[str]:
             "cheapest of them may do as well."
         )
     fed = curve.slots_fed
-    if fed is not None and fed_interval(fed) and not fed.low == fed.slots == fed.high:
+    if fed is not None and _is_unsure(fed):
         found.append(f"The intervals allow {fed_interval(fed)} {axis_noun(curve)}s.")
     if fed is not None and fed.why == "cpu contention":
         found.append("The CPUs set the limit, not the storage.")
@@ -196,6 +196,11 @@ def _doubts(findings: Findings, curve: Curve, mine: list[Curve]) -> list[str]:
         said = ", ".join(f"{storage_of(each)} for {each.workload}" for each in others[:3])
         found.append(f"Other workloads want other storage: {said}.")
     return found
+
+
+def _is_unsure(fed: SlotsFed) -> bool:
+    """Whether the intervals allow other numbers of slots."""
+    return bool(fed_interval(fed)) and not fed.low == fed.slots == fed.high
 
 
 def _others(findings: Findings, curve: Curve) -> list[Curve]:
@@ -235,6 +240,8 @@ def _next(findings: Findings, curve: Curve, mine: list[Curve]) -> list[str]:
         above = next((load for load in loads if load > fed.slots), fed.slots)
         if above - fed.slots > 1:
             found.append(f"Numbers of {noun}s between {fed.slots} and {above}.")
+    if fed is not None and _is_unsure(fed):
+        found.append(f"More repeats: the intervals allow {fed_interval(fed)} {noun}s.")
     if curve.growth is not None and curve.growth.beyond == "untried":
         found.append(f"More than {plural(curve.growth.clients[-1], noun)}: the rate still grows.")
     if any(left.status == "invalid" for left in findings.left_out):
