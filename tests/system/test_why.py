@@ -202,6 +202,8 @@ def test_reads_of_an_emulated_disk(workspace: Workspace, context: TargetContext)
         target.release(context)
 
 
+@pytest.mark.quiet  # shares of time
+@pytest.mark.xdist_group("page cache")
 @pytest.mark.usefixtures("needs_root")
 def test_reads_over_nfs(workspace: Workspace, context: TargetContext) -> None:
     with standing(made("nfs"), context) as (location, _):
