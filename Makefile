@@ -30,8 +30,8 @@ demo: setup
 # Tests run side by side, one for each CPU. Those of tests/system and tests/e2e wait more than they
 # compute: two for each CPU, and those of one file in one process, which starts what they share
 # once. The others run meanwhile, with the CPU time that these leave; what they say is shown at
-# their end. Those marked `quiet` mostly sleep, and those marked `machine` run alone
-# (tests/conftest.py).
+# their end. Those marked `quiet` mostly sleep, and are dealt one by one (`loadgroup`, without
+# groups); those marked `machine` run alone (tests/conftest.py).
 CPUS := $(shell nproc)
 COMPUTE := -n $(shell echo $$(($(CPUS) < 4 ? $(CPUS) : 4))) --dist worksteal
 WAIT := -n $(shell echo $$(($(CPUS) < 4 ? 2 * $(CPUS) : 8))) --dist loadfile --no-loadscope-reorder

@@ -3,9 +3,8 @@
 Tests run side by side: each has folders, an undo journal and network namespaces of its own. One
 that measures times or rates, judges the load of the machine, or looks at settings that other tests
 may change is marked `machine`, with the reason beside the mark, and runs alone. One that measures
-and itself leaves the machine mostly idle is marked `quiet`: it runs beside others of that mark.
-Those of them that empty the page cache, or would notice, are in one `xdist_group`, and so are those
-that mount and those with nodes: a mount namespace that is made meanwhile holds a mount for as long.
+and itself leaves the machine mostly idle is marked `quiet`: it runs beside others of that mark. A
+mount namespace that one of them makes holds what another mounts for as long, which is waited for.
 """
 
 from __future__ import annotations

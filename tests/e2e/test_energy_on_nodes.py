@@ -22,7 +22,6 @@ from workspace import Workspace
 # what others mount.
 pytestmark = [
     pytest.mark.quiet,
-    pytest.mark.xdist_group("page cache"),
     pytest.mark.usefixtures("needs_root"),
 ]
 

@@ -28,7 +28,6 @@ from workspace import HEADRACE, Workspace
 # They look what is in the page cache and what a disk has read.
 pytestmark = [
     pytest.mark.quiet,
-    pytest.mark.xdist_group("page cache"),
     pytest.mark.usefixtures("needs_root"),
 ]
 

@@ -76,7 +76,6 @@ def test_a_cluster_comes_to_be_and_goes_away(journal: Journal) -> None:
 
 
 @pytest.mark.quiet  # a rate is measured
-@pytest.mark.xdist_group("page cache")  # a server's namespace would hold what others mount
 @pytest.mark.parametrize("rate_bytes_per_s", [2.5e6, 12.5e6])
 def test_a_link_has_its_rate_and_both_ends_count_the_same(
     journal: Journal, rate_bytes_per_s: float

@@ -92,7 +92,6 @@ def test_it_is_a_block_device_of_its_own_that_says_what_it_is(ssd: Location) -> 
 
 
 @pytest.mark.quiet  # times are compared
-@pytest.mark.xdist_group("page cache")  # others' namespaces would hold what it mounts
 def test_faults_of_requests_fire_and_end(ssd: Location, context: TargetContext) -> None:
     file = written(ssd)
     plain_s = read_s(file)
@@ -174,7 +173,6 @@ def test_the_kernels_raid_over_several_emulated_drives(level: int, context: Targ
 
 
 @pytest.mark.quiet  # times are compared
-@pytest.mark.xdist_group("page cache")  # others' namespaces would hold what it mounts
 def test_a_disk_is_slower_than_an_ssd(context: TargetContext) -> None:
     taken: dict[str, float] = {}
     for drive in (DISK, SSD):

@@ -38,7 +38,6 @@ def read_s(file: Path) -> float:
 
 
 @pytest.mark.quiet  # a rate is measured
-@pytest.mark.xdist_group("page cache")  # others' servers would hold what it mounts
 def test_throttle_bounds_the_device_and_only_while_it_lasts(
     context: TargetContext, tmp_path: Path
 ) -> None:

@@ -162,7 +162,6 @@ def ssd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[emulator.EmulatedD
 
 @needs_root
 @pytest.mark.quiet
-@pytest.mark.xdist_group("watch")  # they share the disk, and one sets delay accounting
 @pytest.mark.parametrize("counted", [False, True])
 def test_random_reads_of_a_disk(
     disk: emulator.EmulatedDevice, tmp_path: Path, journal: Journal, counted: bool
@@ -187,7 +186,6 @@ def test_random_reads_of_a_disk(
 
 
 @needs_root
-@pytest.mark.xdist_group("watch")
 @pytest.mark.parametrize("engine", ["libaio", "io_uring"])
 def test_requests_that_are_waited_for_in_other_calls(
     disk: emulator.EmulatedDevice, engine: str

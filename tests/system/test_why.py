@@ -144,7 +144,6 @@ for _ in range(int(sys.argv[2])):
 
 
 @pytest.mark.quiet  # shares of time: jobs of other tests would wait for the same CPUs
-@pytest.mark.xdist_group("page cache")
 @pytest.mark.usefixtures("needs_root")
 def test_reads_of_an_emulated_disk(workspace: Workspace, context: TargetContext) -> None:
     """At random, in order, and warm: the limit, and what simulations advise."""
@@ -203,7 +202,6 @@ def test_reads_of_an_emulated_disk(workspace: Workspace, context: TargetContext)
 
 
 @pytest.mark.quiet  # shares of time
-@pytest.mark.xdist_group("page cache")
 @pytest.mark.usefixtures("needs_root")
 def test_reads_over_nfs(workspace: Workspace, context: TargetContext) -> None:
     with standing(made("nfs"), context) as (location, _):

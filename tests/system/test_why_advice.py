@@ -22,7 +22,7 @@ from judged import IN_ORDER, Judged, decided, part, why, written
 from served_targets import made
 from workspace import Workspace
 
-pytestmark = [pytest.mark.quiet, pytest.mark.xdist_group("page cache")]
+pytestmark = pytest.mark.quiet
 needs_root = pytest.mark.usefixtures("needs_root")
 MAPPED = """
 import random, sys
