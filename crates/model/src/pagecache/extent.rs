@@ -3,8 +3,15 @@
 
 use std::cell::Cell;
 
+use super::generations::{Generations, ALL_USES};
 use super::shadows::Shadows;
 use crate::slots::Id;
+
+pub(super) const MAX_EXTENT_PAGES: u32 = 1024;
+
+/// The inactive and the active list of a group.
+pub(super) const INACTIVE: u8 = 0;
+pub(super) const ACTIVE: u8 = 1;
 
 /// An I/O of the cache's user that reads pages; only its ids are known here.
 #[derive(Debug)]
@@ -33,7 +40,15 @@ pub struct Extent {
     pub mark: Option<u32>,
     /// The control group that its pages count to.
     pub group: Id<Group>,
-    pub(super) active: bool,
+    /// Which of the group's lists it is in: inactive or active, or its generation (`mglru`).
+    pub(super) list: u8,
+    /// With `mglru`: how often its pages from `touched_end` on have been used; those before once
+    /// more.
+    pub(super) uses: u8,
+    /// With `mglru`: the pages were used five times or more (`PG_workingset`).
+    pub(super) workingset: bool,
+    /// With `mglru`: reclaim came by while the pages were not written yet (`PG_reclaim`).
+    pub(super) evict_when_written: bool,
     pub(super) touched_end: u32,
     pub(super) newer: Option<Id<Extent>>,
     pub(super) older: Option<Id<Extent>>,
@@ -43,6 +58,49 @@ impl Extent {
     /// Return the page after its last.
     pub fn end(&self) -> u32 {
         self.start + self.pages
+    }
+
+    /// Return whether an extent and the one of the next pages can be one, apart from their uses.
+    pub(super) fn fits(&self, next: &Extent) -> bool {
+        self.state == next.state
+            && self.list == next.list
+            && self.group == next.group
+            && self.pages + next.pages <= MAX_EXTENT_PAGES
+            && (self.mark.is_none() || next.mark.is_none())
+    }
+
+    pub(super) fn is_active(&self) -> bool {
+        self.list == ACTIVE
+    }
+
+    /// With `mglru`: return how often its first pages were used, and how many pages these are.
+    pub(super) fn first_part(&self) -> (u8, u32) {
+        match self.touched_end - self.start {
+            0 => (self.uses, self.pages),
+            pages => (self.uses + 1, pages),
+        }
+    }
+
+    /// With `mglru`: return `uses` and `touched_end` of this extent joined with that of the next
+    /// pages, if these can tell how often each page was used.
+    pub(super) fn joined_uses(&self, next: &Extent) -> Option<(u8, u32)> {
+        let (first, pages) = self.first_part();
+        let (next_first, next_pages) = next.first_part();
+        if pages < self.pages {
+            let alike = next_pages == next.pages && next_first == self.uses;
+            return alike.then_some((self.uses, self.touched_end));
+        }
+        match (first == next_first, next_pages == next.pages) {
+            (true, true) => Some((first, self.start)),
+            (true, false) => Some((next.uses, next.touched_end)),
+            (false, true) => (first == next_first + 1).then_some((next_first, next.start)),
+            (false, false) => None,
+        }
+    }
+
+    /// With `mglru`: return the number of uses from which on further ones change nothing.
+    pub(super) fn most_uses(&self) -> u8 {
+        ALL_USES - u8::from(self.workingset)
     }
 }
 
@@ -90,7 +148,9 @@ pub(super) struct Statistics {
 /// A memory control group with its LRU lists.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    pub(super) lists: [List; 2],
+    /// The inactive and the active list; with `mglru` a list for each generation.
+    pub(super) lists: [List; 4],
+    pub(super) generations: Generations,
     pub(super) capacity_pages: u64,
     /// Dirty pages and those being written.
     pub(super) unwritten_pages: u64,
@@ -111,7 +171,8 @@ pub struct Group {
 impl Group {
     /// The root group, which has no limit of its own.
     pub(super) const ROOT: Group = Group {
-        lists: [List::EMPTY; 2],
+        lists: [List::EMPTY; 4],
+        generations: Generations::NEW,
         capacity_pages: u64::MAX,
         unwritten_pages: 0,
         age_pages: 0,
@@ -126,6 +187,6 @@ impl Group {
     pub(super) const REMOVED: u64 = u64::MAX;
 
     pub(super) fn pages(&self) -> u64 {
-        self.lists[0].pages + self.lists[1].pages
+        self.lists.iter().map(|list| list.pages).sum()
     }
 }

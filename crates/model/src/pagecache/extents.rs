@@ -1,10 +1,9 @@
 //! Extents, the elements of the LRU lists and of a file's index: create, split, join and drop.
 
+use super::extent::MAX_EXTENT_PAGES;
 use super::lookup::{last_from, place_of};
-use super::{CachedFile, Extent, Group, Indexed, PageCache, PageState, REGION_SHIFT};
+use super::{CachedFile, Extent, Group, Indexed, PageCache, PageReclaim, PageState, REGION_SHIFT};
 use crate::slots::Id;
-
-const MAX_EXTENT_PAGES: u32 = 1024;
 
 impl PageCache {
     /// Return the length of the longest part of `pages` pages from `start` that fits into one
@@ -22,6 +21,7 @@ impl PageCache {
         state: PageState,
         group: Id<Group>,
     ) -> Id<Extent> {
+        let list = self.entry_list(group, false);
         let extent = Extent {
             file,
             start,
@@ -29,7 +29,10 @@ impl PageCache {
             state,
             mark: None,
             group,
-            active: false,
+            list,
+            uses: 0,
+            workingset: false,
+            evict_when_written: false,
             touched_end: start,
             newer: None,
             older: None,
@@ -93,14 +96,20 @@ impl PageCache {
 
     pub(super) fn join_left(&mut self, extent: Id<Extent>) {
         let e = self.extents[extent];
-        let f = &self.files[e.file];
-        let region = &f.regions[(e.start >> REGION_SHIFT) as usize];
-        let at = place_of(region, e.start, f.place.get());
+        let at = self.place(extent);
+        let region = &self.files[e.file].regions[(e.start >> REGION_SHIFT) as usize];
         if at == 0 || region[at - 1].end < e.start {
             return;
         }
         let left = region[at - 1].extent;
         let l = self.extents[left];
+        if !l.fits(&e) {
+            return;
+        }
+        if self.policy == PageReclaim::Mglru {
+            self.join_uses(left, extent);
+            return;
+        }
         let joined_touch = if l.touched_end == l.end() {
             e.touched_end
         } else if e.touched_end == e.start {
@@ -108,14 +117,6 @@ impl PageCache {
         } else {
             return;
         };
-        if l.state != e.state
-            || l.active != e.active
-            || l.group != e.group
-            || l.pages + e.pages > MAX_EXTENT_PAGES
-            || (l.mark.is_some() && e.mark.is_some())
-        {
-            return;
-        }
         self.forget_at(extent, at);
         let was = self.extents[left];
         self.unlink(left);
@@ -136,14 +137,18 @@ impl PageCache {
 
     /// Remove an extent from the index and the lists.
     pub(super) fn forget(&mut self, extent: Id<Extent>) {
+        self.forget_at(extent, self.place(extent));
+    }
+
+    /// Return the place of an extent in its region.
+    pub(super) fn place(&self, extent: Id<Extent>) -> usize {
         let Extent { file, start, .. } = self.extents[extent];
         let f = &self.files[file];
-        let region = &f.regions[(start >> REGION_SHIFT) as usize];
-        self.forget_at(extent, place_of(region, start, f.place.get()));
+        place_of(&f.regions[(start >> REGION_SHIFT) as usize], start, f.place.get())
     }
 
     /// As `forget`, of the extent at a place of its region.
-    fn forget_at(&mut self, extent: Id<Extent>, at: usize) {
+    pub(super) fn forget_at(&mut self, extent: Id<Extent>, at: usize) {
         let e = self.extents[extent];
         if e.state == PageState::Dirty {
             self.drop_dirty(e.file, e.group, e.pages);

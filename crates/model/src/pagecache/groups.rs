@@ -4,7 +4,7 @@
 //! reaches its capacity reclaims its own pages, from lists of its own. Pages of a group that is
 //! removed stay in the cache and count to the root group.
 
-use super::{CachedFile, Group, PageCache, PAGE_BYTES};
+use super::{CachedFile, Group, PageCache, PageReclaim, PAGE_BYTES};
 use crate::slots::Id;
 
 impl PageCache {
@@ -27,10 +27,15 @@ impl PageCache {
 
     /// Remove a group. Its pages count to the root group, as the most recent.
     pub fn remove_group(&mut self, group: Id<Group>) {
-        for list in 0..2 {
+        let to = self.entry_list(Self::root(), false);
+        for list in self.groups[group].generations.lists() {
             while let Some(oldest) = self.groups[group].lists[list].oldest {
                 self.unlink(oldest);
-                self.extents[oldest].group = Self::root();
+                let e = &mut self.extents[oldest];
+                e.group = Self::root();
+                if self.policy == PageReclaim::Mglru {
+                    e.list = to;
+                }
                 self.link_newest(oldest);
             }
         }

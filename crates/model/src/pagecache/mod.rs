@@ -7,14 +7,16 @@
 //!
 //! `lookup` finds pages, `writeback` makes them dirty and writes them, `reclaim` evicts them, and
 //! `extents` has the operations on extents that these share. `readahead` computes read-ahead
-//! windows, `two_windows` those of kernels before 2.6.23. `groups` has memory control groups, `workingset`
-//! refault distances.
+//! windows, `two_windows` those of kernels before 2.6.23. `groups` has memory control groups,
+//! `workingset` refault distances, `mglru` the multi-generational LRU with its `generations`.
 
 mod extent;
 mod extents;
+mod generations;
 mod groups;
 mod lookup;
 pub mod lustre;
+mod mglru;
 pub mod readahead;
 mod reclaim;
 mod shadows;
@@ -26,6 +28,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::request::Nanos;
 use crate::slots::{Id, Slab};
+
+use readahead::ReadAhead;
 
 pub use extent::{CachedFile, Extent, Group, PageIo, PageState};
 use extent::{Indexed, List};
@@ -151,10 +155,16 @@ impl PageCache {
         group: Id<Group>,
     ) -> Id<Extent> {
         self.make_room(group, u64::from(pages));
-        let refaulted = self.refault(file, start, pages);
+        let refaulted = match self.policy {
+            PageReclaim::Mglru => self.refault_generations(file, start, pages, group),
+            _ => self.refault(file, start, pages),
+        };
         let extent = self.new_extent(file, start, pages, state, group);
         if refaulted {
-            self.activate(extent);
+            match self.policy {
+                PageReclaim::Mglru => self.enter_workingset(extent),
+                _ => self.activate(extent),
+            }
             self.groups[group].refaulted_pages += u64::from(pages);
         }
         self.counters.read_pages += u64::from(pages);
@@ -183,13 +193,23 @@ impl PageCache {
         self.forget(extent);
     }
 
+    /// Return the first page that a read from `page` on uses: the page in which the last read by
+    /// this descriptor ended is not used again (`filemap_read`). Without `mglru` it is.
+    pub fn first_used(&self, page: u32, descriptor: &ReadAhead) -> u32 {
+        page + u32::from(self.policy == PageReclaim::Mglru && descriptor.ended_in(page))
+    }
+
     /// Access pages `from..to` of an extent. The second access of a page activates that page only
     /// (`mark_page_accessed`).
     pub fn touch(&mut self, extent: Id<Extent>, from: u32, to: u32) {
+        if self.policy == PageReclaim::Mglru {
+            self.count_use(extent, from, to);
+            return;
+        }
         let e = self.extents[extent];
         self.extents[extent].touched_end = e.touched_end.max(to);
         let again = to.min(e.touched_end);
-        if e.active || from >= again {
+        if e.is_active() || from >= again {
             return;
         }
         let clean = e.state == PageState::Clean;

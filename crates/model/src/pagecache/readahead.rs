@@ -60,6 +60,11 @@ impl ReadAhead {
         self.previous = last_page + 1;
     }
 
+    /// Return whether the last read ended in a page.
+    pub fn ended_in(&self, page: u32) -> bool {
+        self.previous == page + 1
+    }
+
     fn window(&self) -> Window {
         let mark = (self.async_size > 0 && self.size >= self.async_size)
             .then(|| self.start + (self.size - self.async_size));

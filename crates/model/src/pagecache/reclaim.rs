@@ -3,18 +3,19 @@
 //! Rules with refault distances are those of Linux 6.18: `inactive_is_low`, and
 //! `prepare_scan_control`, which deactivates while pages refault.
 
+use super::extent::{ACTIVE, INACTIVE};
 use super::lookup::place_of;
 use super::shadows::PageReclaim;
 use super::{Extent, Group, List, PageCache, PageState, REGION_SHIFT};
 use crate::slots::Id;
 
 /// What one step of reclaim does.
-struct Work {
+pub(super) struct Work {
     /// The group whose pages it evicts.
-    from: Id<Group>,
+    pub(super) from: Id<Group>,
     /// The group whose limit makes it necessary.
-    target: Id<Group>,
-    excess: u64,
+    pub(super) target: Id<Group>,
+    pub(super) excess: u64,
 }
 
 impl PageCache {
@@ -33,6 +34,19 @@ impl PageCache {
         e.older = second;
     }
 
+    /// Link an extent as the next older one of another extent of its list.
+    pub(super) fn link_before(&mut self, extent: Id<Extent>, newer: Id<Extent>) {
+        self.count_listed(extent, i64::from(self.extents[extent].pages));
+        let older = self.extents[newer].older.replace(extent);
+        match older {
+            None => self.list_of(extent).oldest = Some(extent),
+            Some(older) => self.extents[older].newer = Some(extent),
+        }
+        let e = &mut self.extents[extent];
+        e.newer = Some(newer);
+        e.older = older;
+    }
+
     pub(super) fn unlink(&mut self, extent: Id<Extent>) {
         let e = self.extents[extent];
         self.count_listed(extent, -i64::from(e.pages));
@@ -49,7 +63,7 @@ impl PageCache {
     /// Move an extent to the active list.
     pub(super) fn activate(&mut self, extent: Id<Extent>) {
         self.unlink(extent);
-        self.extents[extent].active = true;
+        self.extents[extent].list = ACTIVE;
         self.link_newest(extent);
         let e = self.extents[extent];
         self.age_by(e.group, e.pages);
@@ -59,13 +73,13 @@ impl PageCache {
     fn deactivate_oldest(&mut self, group: Id<Group>) {
         let Some(oldest) = self.groups[group].lists[1].oldest else { return };
         self.unlink(oldest);
-        self.extents[oldest].active = false;
+        self.extents[oldest].list = INACTIVE;
         self.link_newest(oldest);
     }
 
     pub(super) fn list_of(&mut self, extent: Id<Extent>) -> &mut List {
         let e = &self.extents[extent];
-        &mut self.groups[e.group].lists[usize::from(e.active)]
+        &mut self.groups[e.group].lists[usize::from(e.list)]
     }
 
     /// Count pages that enter or leave the list of an extent.
@@ -87,7 +101,7 @@ impl PageCache {
                 break;
             }
             if patience == 0 || !self.reclaim(&work, &mut patience) {
-                self.evict_active(&work);
+                self.evict_protected(&work);
                 break;
             }
         }
@@ -112,6 +126,9 @@ impl PageCache {
     /// Reclaim up to `excess` pages: those of the oldest inactive extent of a group. Return false if
     /// there is none.
     fn reclaim(&mut self, work: &Work, patience: &mut u32) -> bool {
+        if self.policy == PageReclaim::Mglru {
+            return self.reclaim_generation(work, patience);
+        }
         let group = work.from;
         while *patience > 0 && self.must_refill(group) {
             *patience -= 1;
@@ -132,9 +149,13 @@ impl PageCache {
     }
 
     /// Drop the first pages of a clean extent for a group's limit.
-    fn evict(&mut self, extent: Id<Extent>, pages: u32, target: Id<Group>) {
+    pub(super) fn evict(&mut self, extent: Id<Extent>, pages: u32, target: Id<Group>) {
         let e = self.extents[extent];
-        self.leave_shadow(e.file, e.start, pages, target);
+        match self.policy {
+            PageReclaim::TwoLists => {}
+            PageReclaim::Workingset => self.leave_shadow(e.file, e.start, pages, target),
+            PageReclaim::Mglru => self.leave_generation(&e, pages),
+        }
         if pages == e.pages {
             self.counters.evicted_pages += u64::from(pages);
             self.forget(extent);
@@ -143,18 +164,21 @@ impl PageCache {
         }
     }
 
-    /// Drop clean active extents, oldest first: a group at its limit whose inactive pages are all
-    /// dirty must not grow with the clean ones.
-    fn evict_active(&mut self, work: &Work) {
+    /// Drop clean extents that reclaim did not get to, oldest first: a group at its limit whose
+    /// inactive or oldest pages are all dirty must not grow with the clean ones.
+    fn evict_protected(&mut self, work: &Work) {
+        let inactive = usize::from(self.policy != PageReclaim::Mglru);
         let mut excess = work.excess;
-        let mut next = self.groups[work.from].lists[1].oldest;
-        while let (Some(extent), true) = (next, excess > 0) {
-            let e = self.extents[extent];
-            next = e.newer;
-            if e.state == PageState::Clean {
-                let pages = excess.min(u64::from(e.pages));
-                excess -= pages;
-                self.evict(extent, pages as u32, work.target);
+        for list in self.groups[work.from].generations.lists().into_iter().skip(inactive) {
+            let mut next = self.groups[work.from].lists[list].oldest;
+            while let (Some(extent), true) = (next, excess > 0) {
+                let e = self.extents[extent];
+                next = e.newer;
+                if e.state == PageState::Clean {
+                    let pages = excess.min(u64::from(e.pages));
+                    excess -= pages;
+                    self.evict(extent, pages as u32, work.target);
+                }
             }
         }
     }
@@ -162,10 +186,10 @@ impl PageCache {
     /// Return whether the inactive list of a group is to be refilled at once: when it is shorter than
     /// the active one, and with refault distances when it has nothing to evict.
     fn must_refill(&self, group: Id<Group>) -> bool {
-        let [inactive, active] = self.groups[group].lists;
+        let [inactive, active, ..] = &self.groups[group].lists;
         match self.policy {
             PageReclaim::TwoLists => active.pages > inactive.pages,
-            PageReclaim::Workingset => active.pages > 0 && inactive.pages == 0,
+            _ => active.pages > 0 && inactive.pages == 0,
         }
     }
 
@@ -183,7 +207,7 @@ impl PageCache {
         }
         let group = work.from;
         let g = &mut self.groups[group];
-        let [inactive, active] = g.lists;
+        let [inactive, active, ..] = &g.lists;
         g.to_deactivate_pages += f64::from(pages) * active.pages as f64 / inactive.pages as f64;
         while let Some(oldest) = self.groups[group].lists[1].oldest {
             let pages = f64::from(self.extents[oldest].pages);

@@ -13,6 +13,8 @@ pub enum PageReclaim {
     TwoLists,
     /// Those lists with refault distances, and the list sizes of Linux 6.18.
     Workingset,
+    /// The multi-generational LRU (`CONFIG_LRU_GEN`), as in Linux 6.18.
+    Mglru,
 }
 
 /// Evicted pages that are adjacent and were evicted one after the other.
@@ -25,6 +27,9 @@ pub(super) struct Shadow {
     pub(super) group: u32,
     /// Number of that group: another one may have its slot by now.
     pub(super) serial: u64,
+    /// With `mglru`: the oldest generation then, which the pages were of, and their tier.
+    pub(super) generation: u64,
+    pub(super) tier: u8,
 }
 
 /// The evicted pages of a file, by their first page.

@@ -146,14 +146,19 @@ fn a_group_of_dirty_pages_gives_up_its_clean_active_ones() {
     assert_eq!(g.pages(), g.unwritten_pages);
 }
 
+fn any_policy() -> impl Strategy<Value = PageReclaim> {
+    prop::sample::select(vec![PageReclaim::TwoLists, PageReclaim::Workingset, PageReclaim::Mglru])
+}
+
 proptest! {
     /// Whatever groups read and write: no group has more clean pages than its capacity, and their
     /// pages are those of the cache.
     #[test]
     fn pages_of_groups_are_those_of_the_cache(
+        policy in any_policy(),
         steps in prop::collection::vec((0..4u8, 0..3usize, 0..4000u32, 1..600u32), 1..80)
     ) {
-        let mut cache = PageCache::new(3000 * PAGE_BYTES, PageReclaim::TwoLists);
+        let mut cache = PageCache::new(3000 * PAGE_BYTES, policy);
         let file = cache.add_file();
         let capacities = [1000, 500, 2000];
         let mut groups = capacities.map(|pages| cache.add_group(pages * PAGE_BYTES));
@@ -185,9 +190,10 @@ proptest! {
 
     #[test]
     fn counts_hold_under_any_use(
+        policy in any_policy(),
         steps in prop::collection::vec((0..3u8, 0..2u32, 0..9000u32, 1..600u32), 1..80)
     ) {
-        let mut cache = PageCache::new(3000 * PAGE_BYTES, PageReclaim::TwoLists);
+        let mut cache = PageCache::new(3000 * PAGE_BYTES, policy);
         let files = [cache.add_file(), cache.add_file()];
         for (kind, file, start, pages) in steps {
             let file = files[file as usize];

@@ -50,12 +50,20 @@ impl PageCache {
         pages: u32,
         group: Id<Group>,
     ) {
-        if self.policy == PageReclaim::TwoLists {
-            return;
-        }
         let Group { age_pages, serial, .. } = self.groups[group];
-        let shadow = Shadow { end: start + pages, age_pages, group: group.number(), serial };
+        let shadow = Shadow {
+            end: start + pages,
+            age_pages,
+            group: group.number(),
+            serial,
+            generation: 0,
+            tier: 0,
+        };
         self.age_by(group, pages);
+        self.add_shadow(file, start, shadow);
+    }
+
+    pub(super) fn add_shadow(&mut self, file: Id<CachedFile>, start: u32, shadow: Shadow) {
         let mut shadows = std::mem::take(&mut self.files[file].shadows);
         shadows.add(start, shadow);
         if shadows.ranges.len() > shadows.prune_at {
@@ -68,12 +76,15 @@ impl PageCache {
     /// Return whether a page of a shadow can still be activated: no active list is longer than the
     /// cache.
     fn may_be_recent(&self, shadow: &Shadow) -> bool {
+        if self.policy == PageReclaim::Mglru {
+            return self.is_recent_generation(shadow);
+        }
         let last_age = shadow.age_pages + u64::from(shadow.end);
         self.evicting_group(shadow).is_some_and(|g| g.age_pages <= last_age + self.capacity_pages)
     }
 
     /// Return the group that evicted the pages of a shadow, unless it has been removed.
-    fn evicting_group(&self, shadow: &Shadow) -> Option<&Group> {
+    pub(super) fn evicting_group(&self, shadow: &Shadow) -> Option<&Group> {
         Some(&self.groups[Id::numbered(shadow.group)]).filter(|group| group.serial == shadow.serial)
     }
 

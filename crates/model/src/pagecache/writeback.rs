@@ -3,7 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CachedFile, Extent, Group, Indexed, PageCache, PageState, PAGE_BYTES, REGION_SHIFT};
+use super::{
+    CachedFile, Extent, Group, Indexed, PageCache, PageReclaim, PageState, PAGE_BYTES, REGION_SHIFT,
+};
 use crate::slots::Id;
 
 /// Writeback settings, as in `/proc/sys/vm`.
@@ -98,9 +100,11 @@ impl PageCache {
                 self.make_room(group, u64::from(piece));
                 // A write of missing pages is no refault (`__filemap_get_folio`): only its shadows
                 // go.
-                self.refault(file, page, piece);
+                self.files[file].shadows.take(page, page + piece, |_, _| {});
                 let extent = self.new_extent(file, page, piece, PageState::Dirty, group);
-                self.extents[extent].touched_end = page + piece;
+                if self.policy != PageReclaim::Mglru {
+                    self.extents[extent].touched_end = page + piece;
+                }
                 dirtied += u64::from(piece);
                 self.add_dirty(file, group, piece);
                 page += piece;
@@ -122,6 +126,7 @@ impl PageCache {
                 dirtied += u64::from(count);
                 self.add_dirty(file, owner, count);
             }
+            self.extents[extent].evict_when_written = false;
             page = upto;
         }
         dirtied
@@ -145,7 +150,11 @@ impl PageCache {
         let (group, pages) = (e.group, e.pages);
         self.drop_writeback(group, pages);
         self.counters.written_pages += u64::from(pages);
-        self.join_left(extent);
+        if self.extents[extent].evict_when_written {
+            self.evict_next(extent);
+        } else {
+            self.join_left(extent);
+        }
         self.make_room(group, 0);
     }
 }

@@ -109,8 +109,9 @@ impl World<'_> {
             if r.two_windows && op.ask_at > op.cursor {
                 upto = upto.min(op.ask_at);
             }
-            cache.touch(found, op.cursor, upto);
             let o = &mut self.ops[index];
+            let used_from = cache.first_used(op.cursor, &o.read_ahead);
+            cache.touch(found, used_from, upto);
             let pages = upto - op.cursor;
             let missed = o.missed.min(pages);
             o.missed -= missed;
