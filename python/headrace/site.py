@@ -9,13 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from headrace.raid import SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
 from headrace.units import MOST_DRIVES, MOST_HOSTS, MOST_PORTS, Bytes, BytesPerS, Seconds
 
-PageReclaim = Literal["two_lists", "workingset"]
+PageReclaim = Literal["two_lists", "workingset", "mglru"]
 """How a kernel chooses the file pages that it evicts."""
 
 _PAGE_RECLAIM = (
     "simulated: how the kernel chooses the file pages that it evicts: two_lists (before Linux "
-    "3.15) or workingset (since; as 6.18 without the multi-generational LRU); the machine's when "
-    "not given"
+    "3.15), workingset (since; as 6.18) or mglru (the multi-generational LRU, where "
+    "/sys/kernel/mm/lru_gen/enabled has its first bit set; as 6.18); the machine's when not given"
 )
 
 

@@ -152,9 +152,11 @@ def test_each_machine_reclaims_pages_as_its_kernel_does() -> None:
     # A machine of the catalog with an old kernel, and a study that gives it a new one.
     machine = STUDY.replace("[site.node]", '[site.node]\nmachine = "dell-r710"')
     assert rules(machine) == today | {"node": "two_lists"}
-    assert rules(machine.replace('dell-r710"', 'dell-r710"\npage_reclaim = "workingset"')) == today
+    for rule in ("workingset", "mglru"):
+        stated = machine.replace('dell-r710"', f'dell-r710"\npage_reclaim = "{rule}"')
+        assert rules(stated) == today | {"node": rule}
     with pytest.raises(StudyError, match="page_reclaim"):
-        load(STUDY.replace("[site.node]", '[site.node]\npage_reclaim = "mglru"'))
+        load(STUDY.replace("[site.node]", '[site.node]\npage_reclaim = "clock"'))
 
 
 def test_an_xcache_of_a_target_is_simulated_where_it_stores() -> None:

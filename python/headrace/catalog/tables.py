@@ -90,8 +90,9 @@ class CatalogNode(CatalogTable):
     writeback: Writeback = Writeback()  # pyright: ignore[reportCallIssue]
     read_ahead: Literal["on_demand", "two_windows"] = "on_demand"
     """The kernel's read-ahead: on demand since 2.6.23, two windows before (RHEL 5 and SL 5)."""
-    page_reclaim: Literal["two_lists", "workingset"] = "two_lists"
-    """How the kernel chooses which file pages it evicts; since 3.15 by refault distances, too."""
+    page_reclaim: Literal["two_lists", "workingset", "mglru"] = "two_lists"
+    """How the kernel chooses which file pages it evicts: since 3.15 by refault distances, too;
+    since 6.1 by generations if the kernel has them."""
     sharing: Sharing = Sharing()  # pyright: ignore[reportCallIssue]
     power: MachinePower
 

@@ -15,7 +15,7 @@ import psutil
 
 from headrace.system.cgroups import hierarchy
 from headrace.system.identity import boot_id
-from headrace.system.machine_facts import cpu_model
+from headrace.system.machine_facts import cpu_model, multi_generational_lru
 from headrace.system.requirements import find_program
 from headrace.system.shared_settings import set_file
 
@@ -112,6 +112,8 @@ def facts() -> dict[str, Any]:
         "swap_bytes": psutil.swap_memory().total,
         "virtualization": virtualization(),
         "cgroup_version": memory_group.version if memory_group else None,
+        # Only where it is so: older records, which lack it, stay comparable.
+        **({"multi_generational_lru": True} if multi_generational_lru() else {}),
         "transparent_hugepages": _text("/sys/kernel/mm/transparent_hugepage/enabled"),
         "vm": {
             name: int(value)

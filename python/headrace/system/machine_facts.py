@@ -9,6 +9,8 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+LRU_GEN = Path("/sys/kernel/mm/lru_gen/enabled")
+
 
 @dataclass(frozen=True)
 class MachineFacts:
@@ -37,6 +39,16 @@ def machine_facts() -> MachineFacts:
         cpus=len(os.sched_getaffinity(0)),
         memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
     )
+
+
+def multi_generational_lru() -> bool:
+    """Return True if this machine's kernel evicts pages by generations (since Linux 6.1)."""
+    try:
+        switches = LRU_GEN.read_text()
+    except OSError:  # not built in (CONFIG_LRU_GEN)
+        return False
+    # The first bit is the main switch (Documentation/admin-guide/mm/multigen_lru.rst).
+    return int(switches, 16) & 1 == 1
 
 
 @cache

@@ -19,6 +19,7 @@ from headrace.profiles.scenario import scenario_steps
 from headrace.profiles.steps import Ints, Op, Recording, Steps
 from headrace.profiles.summary import covered_bytes, is_read
 from headrace.scenario import PlacedFileSet, Scenario, Step, VolumeSpec
+from headrace.system.machine_facts import multi_generational_lru
 from headrace.targets.scenario import host
 from headrace.verdict.advice import Advice, SimulatedChange
 from headrace.verdict.calls import jumps, waited
@@ -192,6 +193,8 @@ def _scenario(recording: Recording, files: Sequence[int], variant: Variant) -> S
     node = host("node", "generic-node", None)
     node["cores"] = os.cpu_count() or 1
     node["memory_bytes"] = max(_memory_bytes(), 2 * variant.memory_bytes)
+    if multi_generational_lru():
+        node["page_reclaim"] = "mglru"
     node["volumes"] = [volume]
     placed: list[PlacedFileSet] = [
         {
