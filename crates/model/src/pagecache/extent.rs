@@ -165,7 +165,7 @@ pub struct Group {
     /// Active pages that reclaim still has to deactivate.
     pub(super) to_deactivate_pages: f64,
     /// Which group this is of all that had its slot; 0 for the root group, `REMOVED` for none.
-    pub(super) serial: u64,
+    pub(super) serial: u32,
 }
 
 impl Group {
@@ -184,7 +184,7 @@ impl Group {
     };
 
     /// `serial` of a free slot.
-    pub(super) const REMOVED: u64 = u64::MAX;
+    pub(super) const REMOVED: u32 = u32::MAX;
 
     pub(super) fn pages(&self) -> u64 {
         self.lists.iter().map(|list| list.pages).sum()

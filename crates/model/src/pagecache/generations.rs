@@ -137,10 +137,10 @@ impl Generations {
         self.tiers[usize::from(tier)].refaulted_pages += u64::from(pages);
     }
 
-    /// Return whether pages that were evicted from a generation count if they are read again
-    /// (`lru_gen_test_recent`).
-    pub(super) fn is_recent(&self, generation: u64) -> bool {
-        self.youngest - generation < MAX_GENERATIONS
+    /// Return whether pages that were evicted from a generation, by the end of its number, count
+    /// if they are read again (`lru_gen_test_recent`).
+    pub(super) fn is_recent(&self, generation: u16) -> bool {
+        (self.youngest as u16).wrapping_sub(generation) < MAX_GENERATIONS as u16
     }
 
     /// Return the tier of pages (`lru_tier_from_refs`).

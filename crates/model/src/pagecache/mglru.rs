@@ -220,7 +220,7 @@ impl PageCache {
             age_pages: g.age_pages,
             group: e.group.number(),
             serial: g.serial,
-            generation: g.generations.oldest(),
+            generation: g.generations.oldest() as u16,
             tier,
         };
         self.age_by(e.group, pages);

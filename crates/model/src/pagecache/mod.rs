@@ -64,7 +64,7 @@ pub struct PageCache {
     extents: Slab<Extent>,
     groups: Slab<Group>,
     /// Number of groups made so far, besides the root group.
-    groups_made: u64,
+    groups_made: u32,
     policy: PageReclaim,
     /// When statistics of the groups are summed up next.
     sum_up_at: Nanos,

@@ -26,9 +26,10 @@ pub(super) struct Shadow {
     /// Slot of the group whose reclaim evicted the pages.
     pub(super) group: u32,
     /// Number of that group: another one may have its slot by now.
-    pub(super) serial: u64,
-    /// With `mglru`: the oldest generation then, which the pages were of, and their tier.
-    pub(super) generation: u64,
+    pub(super) serial: u32,
+    /// With `mglru`: the oldest generation then, which the pages were of, and their tier. The
+    /// kernel's shadows have only part of the number, too: they are small.
+    pub(super) generation: u16,
     pub(super) tier: u8,
 }
 
