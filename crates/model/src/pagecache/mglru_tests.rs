@@ -173,9 +173,8 @@ fn dirty_pages_are_passed_over_and_evicted_when_they_are_written() {
 fn a_descriptor_that_goes_on_in_a_page_does_not_use_it_again() {
     let mut last = super::super::ReadAhead::default();
     last.finished(24);
-    let first = |policy: PageReclaim, page: u32| cache(policy).first_used(page, &last);
-    assert_eq!((first(PageReclaim::Mglru, 24), first(PageReclaim::Mglru, 25)), (25, 25));
-    assert_eq!((first(PageReclaim::Workingset, 24), first(PageReclaim::Mglru, 23)), (24, 23));
+    let first = |page: u32| PageCache::first_used(page, &last);
+    assert_eq!((first(23), first(24), first(25)), (23, 25, 25));
 }
 
 #[test]

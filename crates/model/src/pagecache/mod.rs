@@ -194,9 +194,9 @@ impl PageCache {
     }
 
     /// Return the first page that a read from `page` on uses: the page in which the last read by
-    /// this descriptor ended is not used again (`filemap_read`). Without `mglru` it is.
-    pub fn first_used(&self, page: u32, descriptor: &ReadAhead) -> u32 {
-        page + u32::from(self.policy == PageReclaim::Mglru && descriptor.ended_in(page))
+    /// this descriptor ended is not used again (`filemap_read`).
+    pub fn first_used(page: u32, descriptor: &ReadAhead) -> u32 {
+        page + u32::from(descriptor.ended_in(page))
     }
 
     /// Access pages `from..to` of an extent. The second access of a page activates that page only

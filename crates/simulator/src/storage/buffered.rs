@@ -1,7 +1,7 @@
 //! Reads and writes through the page cache: read-ahead, cache hits, and throttled writers.
 
 use headrace_model::pagecache::readahead::{ReadAheadRules, Window};
-use headrace_model::pagecache::{CachedFile, PageState};
+use headrace_model::pagecache::{CachedFile, PageCache, PageState};
 use headrace_model::slots::Id;
 
 use super::page_end;
@@ -110,7 +110,7 @@ impl World<'_> {
                 upto = upto.min(op.ask_at);
             }
             let o = &mut self.ops[index];
-            let used_from = cache.first_used(op.cursor, &o.read_ahead);
+            let used_from = PageCache::first_used(op.cursor, &o.read_ahead);
             cache.touch(found, used_from, upto);
             let pages = upto - op.cursor;
             let missed = o.missed.min(pages);
