@@ -484,6 +484,8 @@ class Tcp(TypedDict):
     initial_window_packets: int
     min_rto_ns: int
     port_buffer_bytes: int
+    recovery: str
+    congestion: str
 
 
 class Leaves(TypedDict):

@@ -12,6 +12,9 @@ from headrace.units import MOST_DRIVES, MOST_HOSTS, MOST_PORTS, Bytes, BytesPerS
 PageReclaim = Literal["two_lists", "workingset", "mglru"]
 """How a kernel chooses the file pages that it evicts."""
 
+TcpRecovery = Literal["rack", "sack", "newreno"]
+TcpCongestion = Literal["cubic", "reno"]
+
 _PAGE_RECLAIM = (
     "simulated: how the kernel chooses the file pages that it evicts: two_lists (before Linux "
     "3.15), workingset (since; as 6.18) or mglru (the multi-generational LRU, where "
@@ -285,6 +288,16 @@ class SiteTcp(Section):
         None,
         ge=1500,
         description="bytes that may wait at a port of a switch; any number when not given",
+    )
+    recovery: TcpRecovery = Field(
+        "rack",
+        description="how a connection finds what a port dropped: rack (RFC 8985, with tail loss "
+        "probes; Linux since 4.18), sack (RFC 6675; Linux before 3.10) or newreno (RFC 6582)",
+    )
+    congestion: TcpCongestion = Field(
+        "cubic",
+        description="how a window grows after slow start: cubic (RFC 9438; Linux since 2.6.19) or "
+        "reno (RFC 5681)",
     )
 
 

@@ -177,8 +177,13 @@ def test_the_words_of_tcp_reach_the_simulator() -> None:
         "initial_window_packets": 3,
         "min_rto_ns": 1_000_000,
         "port_buffer_bytes": 64 << 10,
+        "recovery": "rack",
+        "congestion": "cubic",
     }
     assert simulated(made)["counters"]["tcp"]["timeouts"] >= 0
+    made = scenario("eos", text=text + 'recovery = "newreno"\ncongestion = "reno"\n')
+    assert (made["tcp"]["recovery"], made["tcp"]["congestion"]) == ("newreno", "reno")
+    simulated(made)
 
 
 def test_nodes_of_a_leaf_share_its_uplink_to_the_servers() -> None:

@@ -44,7 +44,6 @@ impl World<'_> {
             thread: None,
             job: Some(t.job),
             sent: self.now,
-            flow_began: 0,
             synced: false,
             failed: false,
             unread: 0,

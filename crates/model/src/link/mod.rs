@@ -13,7 +13,8 @@
 //! change that keeps all bottlenecks takes O(log n); any other change recomputes all ports.
 //!
 //! This module starts and finishes flows, `max_min` computes their rates, and `due` their
-//! completion times. `tcp` says how much later a flow starts because of its connection's window.
+//! completion times. `tcp` says how much later a flow starts or ends because of its connection's
+//! window.
 
 mod bottleneck;
 mod due;
@@ -198,6 +199,16 @@ impl Network {
             }
         }
         sides
+    }
+
+    /// Return the rate at which a sender's packets to a host leave at most, whatever else it sends.
+    pub fn line_rate(&self, from: u32, to: u32) -> f64 {
+        let limit = self.flow_limits[from as usize].min(self.flow_limits[to as usize]);
+        let own = self.group_of.get(&(from, to)).map_or(0, |&g| self.groups[g as usize].flows);
+        let limit = limit * f64::from(own + 1);
+        let sides = self.sides_between(from, to);
+        let passed = sides.iter().filter(|&side| side != 2 * to + 1);
+        passed.fold(limit, |least, side| least.min(self.sides[side as usize].capacity))
     }
 
     /// Return the rate at which a host receives at most.

@@ -88,7 +88,7 @@ impl<'a> World<'a> {
             fetches: Slab::default(),
             tasks: Slab::default(),
             network: Network::with_leaves(&ports, leaves(scenario)),
-            tcp: scenario.tcp.map(|spec| Tcp::new(spec, ports.len())),
+            tcp: scenario.tcp.map(|spec| Tcp::new(spec, ports.len(), scenario.seed)),
             network_timer: None,
             client_instances: FxHashMap::default(),
             lustre: FxHashMap::default(),

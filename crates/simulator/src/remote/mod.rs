@@ -164,8 +164,8 @@ pub(crate) enum Stage {
     Returning,
     /// The data waits until the window of the connection allows it.
     Opening,
-    /// The first packets of the data were lost: they are sent again after a timeout.
-    Lost,
+    /// The last packets of the data have not arrived: windows held them back, or they were lost.
+    Arrears,
     /// The reply is in transit to the client.
     Delivering,
     /// Waits until the client tries another server.
@@ -211,8 +211,6 @@ pub(crate) struct Rpc {
     pub thread: Option<ThreadId>,
     pub job: Option<JobId>,
     pub sent: Nanos,
-    /// When its data began to flow.
-    pub flow_began: Nanos,
     pub synced: bool,
     /// The server could not read or write the data.
     pub failed: bool,

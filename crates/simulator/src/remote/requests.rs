@@ -141,7 +141,6 @@ impl World<'_> {
             thread: None,
             job,
             sent: self.now,
-            flow_began: 0,
             synced: false,
             failed: false,
             unread: 0,

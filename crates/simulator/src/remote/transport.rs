@@ -92,15 +92,14 @@ impl World<'_> {
     /// Send the data of a request that waited for its connection.
     fn send_later(&mut self, rpc: RpcId) {
         let (from, to) = self.flow_ends(rpc);
+        let bytes = self.rpcs[rpc].bytes;
+        self.set_sending(rpc);
+        self.send_bytes(from, to, bytes, rpc);
+    }
+
+    fn set_sending(&mut self, rpc: RpcId) {
         let r = &mut self.rpcs[rpc];
-        let lost = r.stage == Stage::Lost;
         r.stage = if r.kind == RpcKind::Write { Stage::Sending } else { Stage::Returning };
-        let bytes = r.bytes;
-        if lost {
-            self.start_flow(from, to, bytes, rpc);
-        } else {
-            self.send_bytes(from, to, bytes, rpc);
-        }
     }
 
     /// Continue a request whose data was sent completely.
@@ -124,7 +123,11 @@ impl World<'_> {
         match self.rpcs[rpc].stage {
             Stage::Arriving => self.arrive(rpc),
             Stage::Delivering => self.delivered(rpc),
-            Stage::Opening | Stage::Lost => self.send_later(rpc),
+            Stage::Opening => self.send_later(rpc),
+            Stage::Arrears => {
+                self.set_sending(rpc);
+                self.flow_sent(rpc);
+            }
             Stage::TimedOut => self.try_again(rpc),
             stage => unreachable!("no event is scheduled for {stage:?}"),
         }

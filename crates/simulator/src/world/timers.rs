@@ -1,10 +1,9 @@
 //! Each host's cores, each volume's drive and the network have one event: their next completion.
 
-use headrace_model::link::tcp::{Path, Sending};
+use headrace_model::link::tcp::Path;
 use headrace_model::request::{Device, Status};
 
 use headrace_model::slots::Id;
-use headrace_model::Nanos;
 
 use super::{Event, World};
 use crate::ids::{RpcId, TaskId, Worker};
@@ -97,15 +96,12 @@ impl World<'_> {
         }
         let path = self.path(from, to);
         let Some(tcp) = &mut self.tcp else { return };
-        let (stage, time) = match tcp.send(self.now, &path, bytes) {
-            Sending::From(time) if time <= self.now => {
-                self.send_bytes(from, to, bytes, rpc);
-                return;
-            }
-            Sending::From(time) => (Stage::Opening, time),
-            Sending::Later(time) => (Stage::Lost, time),
-        };
-        self.rpcs[rpc].stage = stage;
+        let time = tcp.send(self.now, &path, bytes, rpc.tag());
+        if time <= self.now {
+            self.send_bytes(from, to, bytes, rpc);
+            return;
+        }
+        self.rpcs[rpc].stage = Stage::Opening;
         self.events.schedule(time, 1, Event::Rpc(rpc));
     }
 
@@ -116,20 +112,27 @@ impl World<'_> {
             round_trip_ns: 2 * self.latency(from, to),
             rate_bytes_per_s: self.network.share(from, to),
             port_bytes_per_s: self.network.receive_rate(to),
+            line_bytes_per_s: self.network.line_rate(from, to),
         }
     }
 
-    /// Note the end of a flow that began at `began`.
-    fn connection_sent(&mut self, from: u32, to: u32, began: Nanos, bytes: u64) {
-        let path = self.path(from, to);
-        if let Some(tcp) = &mut self.tcp {
-            tcp.done(self.now, began, &path, bytes);
+    /// Continue a request whose last byte was sent at its fair rate, when its last packet arrived.
+    pub(crate) fn flow_sent(&mut self, rpc: RpcId) {
+        if self.tcp.is_some() {
+            let (from, to) = self.flow_ends(rpc);
+            let path = self.path(from, to);
+            let tcp = self.tcp.as_mut();
+            if let Some(time) = tcp.and_then(|tcp| tcp.done(self.now, &path, rpc.tag())) {
+                self.rpcs[rpc].stage = Stage::Arrears;
+                self.events.schedule(time, 1, Event::Rpc(rpc));
+                return;
+            }
         }
+        self.rpc_sent(rpc);
     }
 
     /// Send bytes from one host to another at their share of the ports.
     pub fn send_bytes(&mut self, from: u32, to: u32, bytes: u64, rpc: RpcId) {
-        self.rpcs[rpc].flow_began = self.now;
         self.hosts[from as usize].sent_bytes += bytes;
         self.hosts[to as usize].received_bytes += bytes;
         self.counters.flows += 1;
@@ -158,15 +161,8 @@ impl World<'_> {
     }
 
     pub(super) fn flow_done(&mut self) {
-        let rpc = self.network.finish(self.now);
-        if let Some(rpc) = rpc {
-            let rpc = Id::of_tag(rpc);
-            if self.tcp.is_some() {
-                let (from, to) = self.flow_ends(rpc);
-                let r = self.rpcs[rpc];
-                self.connection_sent(from, to, r.flow_began, r.bytes);
-            }
-            self.rpc_sent(rpc);
+        if let Some(rpc) = self.network.finish(self.now) {
+            self.flow_sent(Id::of_tag(rpc));
         }
         self.set_network_timer();
     }

@@ -160,6 +160,7 @@ class TcpCounters(TypedDict):
 
     waited_ns: int
     fast_retransmits: int
+    probes: int
     timeouts: int
 
 

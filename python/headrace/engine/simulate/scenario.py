@@ -86,6 +86,8 @@ def _network(made: Scenario, site: Site) -> None:
             "initial_window_packets": tcp.initial_window,
             "min_rto_ns": round(tcp.rto_min * 1e9),
             "port_buffer_bytes": tcp.port_buffer or 0,
+            "recovery": tcp.recovery,
+            "congestion": tcp.congestion,
         }
     if (leaf := site.leaf) is not None:
         made["leaves"] = {"nodes": leaf.nodes, "uplink_bytes_per_s": leaf.uplink}
