@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::receiver::Receiver;
 use super::sender::{Expired, Sender, NEVER};
-use super::{Path, TcpCounters, TcpSpec, PACKET_BYTES, WIRE_BYTES};
+use super::spec::{Path, TcpCounters, TcpSpec, PACKET_BYTES, WIRE_BYTES};
 use crate::request::Nanos;
 use crate::stream::Stream;
 

@@ -1,7 +1,7 @@
 //! What a sender does after an acknowledgement and when its timer expires.
 
 use super::sender::{Expired, Sender, State, DUPLICATES, NEVER, SHORTEST_TIMER_NS};
-use super::{Recovery, MAX_RTO_NS};
+use super::spec::{Recovery, MAX_RTO_NS};
 use crate::request::Nanos;
 
 impl Sender {

@@ -6,8 +6,8 @@
 
 use std::collections::VecDeque;
 
+use super::spec::{Recovery, TcpSpec, PACKET_BYTES};
 use super::window::Window;
-use super::{Recovery, TcpSpec, PACKET_BYTES};
 use crate::request::Nanos;
 
 /// Duplicate acknowledgements that tell of a loss (RFC 5681, 3.2).
@@ -140,7 +140,7 @@ impl Sender {
         self.segments.iter().find(|s| packet < s.end).map_or(PACKET_BYTES, |s| s.packet_bytes)
     }
 
-    /// Return the packet to send now, if the window allows one, and whether it was sent before.
+    /// Return the packet to send now, if the window allows one: what is lost goes first.
     pub fn due(&mut self) -> Option<u64> {
         let under_way = match self.spec.recovery {
             Recovery::Rack | Recovery::Sack => self.sent.len(),

@@ -10,7 +10,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{Path, TcpSpec, PACKET_BYTES};
+use super::spec::{Path, TcpSpec, PACKET_BYTES};
 use crate::request::Nanos;
 
 /// A connection from one host to another.

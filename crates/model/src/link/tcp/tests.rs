@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::spec::PACKET_BYTES;
 use super::*;
 
 const RATE: f64 = 125e6;
@@ -191,6 +192,29 @@ fn timeouts_of_the_same_packet_double() {
     // One packet takes 5.8 s: the one before, and then this one.
     assert_eq!(asked[1..6], [0.2, 0.6, 1.4, 3.0, 6.2].map(|s| (s * 1e9) as Nanos));
     assert!(tcp.counters().timeouts >= 5);
+}
+
+#[test]
+fn flows_of_one_connection_end_as_their_own_packets_allow() {
+    let p = path(ROUND_TRIP_NS, RATE);
+    let mut tcp = Tcp::new(buffer(64), 2, 1);
+    let packets = [1000u64, 10, 100];
+    for (tag, count) in (0..).zip(packets) {
+        tcp.send(0, &p, count * PACKET_BYTES as u64, tag);
+    }
+    let mut ends = [0; 3];
+    for tag in [1, 2, 0] {
+        let mut now = 0;
+        while let Some(later) = tcp.done(now, &p, tag) {
+            now = later;
+        }
+        ends[tag as usize] = now;
+    }
+    // A small flow is not held back by the large one before it.
+    for (end, count) in ends.into_iter().zip(packets) {
+        let least_ns = count as f64 * PACKET_BYTES / RATE * 1e9;
+        assert!((least_ns..least_ns + 2e6).contains(&(end as f64)), "{end} {least_ns}");
+    }
 }
 
 #[test]

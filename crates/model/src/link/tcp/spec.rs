@@ -1,0 +1,76 @@
+//! Parameters of connections and switches, and what is counted.
+
+use serde::{Deserialize, Serialize};
+
+use super::window::Congestion;
+
+/// A packet of Ethernet, and its payload: without the headers of IP and TCP with time stamps.
+pub const WIRE_BYTES: f64 = 1500.0;
+pub const PACKET_BYTES: f64 = 1448.0;
+/// The longest timeout (Linux: `TCP_RTO_MAX`).
+pub const MAX_RTO_NS: u64 = 120_000_000_000;
+
+/// How connections find what was lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Recovery {
+    /// RFC 8985: by the time of sending, with selective acknowledgements, and with a probe after
+    /// two round trips of silence. Linux since 4.18 (probes since 3.10).
+    #[default]
+    Rack,
+    /// RFC 6675: three later packets arrived; what is lost again needs a timeout. Linux before
+    /// 3.10.
+    Sack,
+    /// RFC 6582: three duplicate acknowledgements, one packet per round trip, and timeouts.
+    NewReno,
+}
+
+/// Parameters of the connections of a site, and of its switches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TcpSpec {
+    /// Packets of the first window (RFC 6928: 10; RFC 3390, Linux before 2.6.39: 3).
+    pub initial_window_packets: u32,
+    /// The shortest retransmission timeout (Linux: 200 ms).
+    pub min_rto_ns: u64,
+    /// Bytes that may wait at a port of the switch; 0: any number.
+    pub port_buffer_bytes: u64,
+    /// What connections do about losses; nothing is lost with any number of bytes.
+    pub recovery: Recovery,
+    pub congestion: Congestion,
+}
+
+impl Default for TcpSpec {
+    fn default() -> Self {
+        TcpSpec {
+            initial_window_packets: 10,
+            min_rto_ns: 200_000_000,
+            port_buffer_bytes: 0,
+            recovery: Recovery::default(),
+            congestion: Congestion::default(),
+        }
+    }
+}
+
+/// The path of a flow: its hosts, the round trip without queues, the rate that the flow would get
+/// now, the rate of the receiver's port, and that at which the sender's packets leave.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    pub from: u32,
+    pub to: u32,
+    pub round_trip_ns: u64,
+    pub rate_bytes_per_s: f64,
+    pub port_bytes_per_s: f64,
+    pub line_bytes_per_s: f64,
+}
+
+/// Totals of all connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpCounters {
+    /// Time that flows began or ended later, for windows to grow and for losses, summed.
+    pub waited_ns: u64,
+    /// Losses that were found without a timeout, tail loss probes, and timeouts.
+    pub fast_retransmits: u64,
+    pub probes: u64,
+    pub timeouts: u64,
+}
