@@ -90,6 +90,8 @@ pub(super) struct Bottleneck {
     pub(super) headroom: f64,
     /// Rate below which flows limited by another port would get more.
     pub(super) floor: f64,
+    /// The number of the recomputation of all ports that it is part of, or 0.
+    pub(super) refill: u64,
 }
 
 impl Bottleneck {
@@ -97,44 +99,6 @@ impl Bottleneck {
     pub(super) fn forget_due(&mut self) {
         self.version = self.version.wrapping_add(1);
         self.due = None;
-    }
-}
-
-/// State of a port while all ports are recomputed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Level {
-    /// Remaining capacity and the flows that share it.
-    pub(super) left: f64,
-    pub(super) flows: u32,
-    /// The rate that each flow would get.
-    pub(super) fair: f64,
-    /// The lowest fair rate or limit of its groups at any port.
-    pub(super) lowest: f64,
-}
-
-/// A group whose rate is fixed by its bottleneck.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Settled {
-    pub(super) group: u32,
-    pub(super) bottleneck: u32,
-    pub(super) rate: f64,
-}
-
-/// What recomputing all ports works with, kept to avoid allocations.
-#[derive(Debug, Default)]
-pub(super) struct Refill {
-    /// Groups whose rate is not fixed yet.
-    pub(super) open: Vec<u32>,
-    pub(super) settled: Vec<Settled>,
-    /// Of each port and uplink, in its direction; without flows if no open group uses it.
-    pub(super) levels: Vec<Level>,
-    /// Those that open groups use.
-    pub(super) sides: Vec<u32>,
-}
-
-impl Refill {
-    pub(super) fn new(sides: usize) -> Self {
-        Refill { levels: vec![Level::default(); sides], ..Refill::default() }
     }
 }
 

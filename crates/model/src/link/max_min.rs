@@ -1,8 +1,9 @@
 //! Max-min fair rates: the bottleneck of each group and the rate of its flows, after a flow starts
 //! or ends.
 
-use super::bottleneck::{Level, Mark, Refill, Settled, UNLIMITED};
-use super::{Network, PortSide};
+use super::bottleneck::{Mark, UNLIMITED};
+use super::refill::{bottleneck_of, lesser, Level, Open, Refill, Settled};
+use super::{Group, Network, PortSide};
 use crate::request::Nanos;
 
 impl Network {
@@ -56,93 +57,57 @@ impl Network {
     /// flows is a bottleneck; its flows are fixed and removed from the other ports; repeat.
     pub(super) fn refill(&mut self, now: Nanos) {
         self.refills += 1;
-        self.drop_idle_groups();
         let mut refill = std::mem::take(&mut self.refill);
-        self.open_levels(&mut refill);
-        for index in 0..self.active.len() {
-            self.tick(self.groups[self.active[index] as usize].bottleneck, now);
-        }
+        self.open_groups(&mut refill, now);
         refill.settled.clear();
         while !refill.open.is_empty() {
-            self.compare_levels(&mut refill);
+            refill.compare_levels();
             let before = refill.open.len();
             let first = refill.settled.len();
+            let ports = self.sides.len() as u32;
             let Refill { open, settled, levels, .. } = &mut refill;
-            open.retain(|&group| match self.bottleneck_of(group, levels) {
-                Some(found) => {
-                    settled.push(found);
+            open.retain(|open| match bottleneck_of(open, levels, ports) {
+                Some((bottleneck, rate)) => {
+                    settled.push(Settled { open: *open, bottleneck, rate });
                     false
                 }
                 None => true,
             });
             debug_assert!(open.len() < before, "the lowest port of all is always a bottleneck");
-            for &Settled { group, rate, .. } in &settled[first..] {
-                let g = &self.groups[group as usize];
-                let sum = rate * f64::from(g.flows);
-                for side in g.sides.iter() {
+            for Settled { open, rate, .. } in &settled[first..] {
+                let sum = rate * f64::from(open.flows);
+                open.sides.for_each(|side| {
                     let level = &mut levels[side as usize];
                     level.left -= sum;
-                    level.flows -= g.flows;
-                }
+                    level.flows -= open.flows;
+                });
             }
         }
         self.move_groups(now, &refill.settled);
         self.refill = refill;
     }
 
-    /// Open all active groups, and the level of each port that they use.
-    fn open_levels(&self, refill: &mut Refill) {
+    /// Open all active groups and the level of each port that they use, and let the clocks of their
+    /// bottlenecks run up to `now`.
+    fn open_groups(&mut self, refill: &mut Refill, now: Nanos) {
+        self.drop_idle_groups();
         let Refill { open, levels, sides, .. } = refill;
-        open.clone_from(&self.active);
+        open.clear();
         sides.clear();
-        for &group in &self.active {
-            for side in self.groups[group as usize].sides.iter() {
+        for index in 0..self.active.len() {
+            let group = self.active[index];
+            let Group { sides: own, limit, flows, bottleneck, .. } = self.groups[group as usize];
+            self.tick(bottleneck, now);
+            own.for_each(|side| {
                 let level = &mut levels[side as usize];
                 if level.flows == 0 {
                     sides.push(side);
                     let PortSide { capacity, flows, .. } = self.sides[side as usize];
                     *level = Level { left: capacity, flows, fair: 0.0, lowest: UNLIMITED };
                 }
-            }
+            });
+            open.push(Open { sides: own, limit, flows, group });
         }
-    }
-
-    /// Compute the fair rate of each port of the open groups, and the lowest rate that any port or
-    /// limit gives one of its flows.
-    fn compare_levels(&self, refill: &mut Refill) {
-        let Refill { open, levels, sides, .. } = refill;
-        sides.retain(|&side| {
-            let level = &mut levels[side as usize];
-            if level.flows > 0 {
-                level.fair = level.left.max(0.0) / f64::from(level.flows);
-                level.lowest = UNLIMITED;
-            }
-            level.flows > 0
-        });
-        for &group in &*open {
-            let g = &self.groups[group as usize];
-            let fair = g.sides.iter().map(|side| levels[side as usize].fair);
-            let meets = fair.fold(g.limit, f64::min);
-            for side in g.sides.iter() {
-                let level = &mut levels[side as usize];
-                level.lowest = level.lowest.min(meets);
-            }
-        }
-    }
-
-    /// Return the bottleneck of a group and its rate; `None` if another port has a lower rate.
-    #[inline]
-    fn bottleneck_of(&self, group: u32, levels: &[Level]) -> Option<Settled> {
-        let ports = self.sides.len() as u32;
-        let g = &self.groups[group as usize];
-        let levels = || g.sides.iter().map(|side| (side, levels[side as usize]));
-        if levels().all(|(_, level)| g.limit <= level.fair && g.limit <= level.lowest) {
-            return Some(Settled { group, bottleneck: ports + group, rate: g.limit });
-        }
-        let least = levels().fold(UNLIMITED, |least, (_, level)| least.min(level.fair));
-        levels()
-            .find(|(_, level)| level.fair <= level.lowest && level.fair <= least)
-            .map(|(bottleneck, level)| Settled { group, bottleneck, rate: level.fair })
     }
 
     fn move_groups(&mut self, now: Nanos, settled: &[Settled]) {
@@ -156,29 +121,38 @@ impl Network {
             }
             b.flows.push(Mark { bytes: b.clock + mark.bytes, ..mark });
         }
-        for &Settled { bottleneck, rate, .. } in settled {
-            let b = &mut self.bottlenecks[bottleneck as usize];
-            b.last = now;
-            b.rate = rate;
-            b.headroom = UNLIMITED;
-            b.floor = 0.0;
-        }
         // How far each bottleneck's rate can rise before another port of its flows is saturated.
-        for &Settled { group, bottleneck, rate } in settled {
-            let g = self.groups[group as usize];
+        for &Settled { open, bottleneck, rate } in settled {
             let b = &mut self.bottlenecks[bottleneck as usize];
-            b.headroom = b.headroom.min(g.limit);
-            for other in g.sides.iter().filter(|&side| side != bottleneck) {
-                let far = self.sides[other as usize];
-                let room = if far.groups > 1 { rate } else { far.capacity / f64::from(g.flows) };
-                b.headroom = b.headroom.min(room);
-                if far.groups > 1 {
-                    b.floor = rate;
-                }
+            if b.refill != self.refills {
+                b.refill = self.refills;
+                b.last = now;
+                b.rate = rate;
+                b.headroom = UNLIMITED;
+                b.floor = 0.0;
             }
+            let mut headroom = lesser(b.headroom, open.limit);
+            open.sides.for_each(|other| {
+                if other == bottleneck {
+                    return;
+                }
+                let far = self.sides[other as usize];
+                if far.groups > 1 {
+                    headroom = lesser(headroom, rate);
+                    b.floor = rate;
+                } else {
+                    headroom = lesser(headroom, far.capacity / f64::from(open.flows));
+                }
+            });
+            b.headroom = headroom;
         }
-        for same in settled.chunk_by(|a, b| a.bottleneck == b.bottleneck) {
-            self.set_due(same[0].bottleneck);
+        for &Settled { bottleneck, .. } in settled {
+            let b = &mut self.bottlenecks[bottleneck as usize];
+            // Once for each of them, not for each of its groups.
+            if b.refill == self.refills {
+                b.refill = 0;
+                self.set_due(bottleneck);
+            }
         }
     }
 
@@ -187,8 +161,8 @@ impl Network {
     fn leave_bottlenecks(&mut self, settled: &[Settled]) -> Vec<(u32, Mark)> {
         let mut moving: Vec<(u32, Mark)> = Vec::new();
         let mut sources: Vec<u32> = Vec::new();
-        for &Settled { group, bottleneck, .. } in settled {
-            let g = &mut self.groups[group as usize];
+        for Settled { open, bottleneck, .. } in settled {
+            let (g, bottleneck) = (&mut self.groups[open.group as usize], *bottleneck);
             if g.bottleneck != bottleneck {
                 if !sources.contains(&g.bottleneck) {
                     sources.push(g.bottleneck);

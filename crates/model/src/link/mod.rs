@@ -12,13 +12,15 @@
 //! flow is done when the clock reaches its mark, so a change of rate costs nothing per flow. A
 //! change that keeps all bottlenecks takes O(log n); any other change recomputes all ports.
 //!
-//! This module starts and finishes flows, `max_min` computes their rates, and `due` their
-//! completion times. `tcp` says how much later a flow starts or ends because of its connection's
-//! window.
+//! This module starts and finishes flows, `max_min` computes their rates with the buffers of
+//! `refill`, and `due` their completion times. `tcp` says how much later a flow starts or ends
+//! because of its connection's window.
 
 mod bottleneck;
 mod due;
 mod max_min;
+mod refill;
+mod sides;
 pub mod tcp;
 
 use std::collections::BinaryHeap;
@@ -26,7 +28,9 @@ use std::collections::BinaryHeap;
 use rustc_hash::FxHashMap;
 
 use crate::request::Nanos;
-use bottleneck::{Bottleneck, Mark, Refill, UNLIMITED};
+use bottleneck::{Bottleneck, Mark, UNLIMITED};
+use refill::Refill;
+use sides::Sides;
 
 /// Rates of a port and the limit of a single flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,19 +53,6 @@ pub struct Leaves {
 impl Leaves {
     fn of(&self, host: u32) -> Option<u32> {
         self.of_host.get(host as usize).copied().flatten()
-    }
-}
-
-/// The ports and uplinks that flows use, in their direction: two, or up to four.
-#[derive(Clone, Copy, Debug)]
-struct Sides {
-    all: [u32; 4],
-    count: u8,
-}
-
-impl Sides {
-    fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        self.all[..usize::from(self.count)].iter().copied()
     }
 }
 
@@ -194,7 +185,7 @@ impl Network {
             let up = leaf.map(|leaf| first + 2 * leaf);
             let down = other.map(|leaf| first + 2 * leaf + 1);
             for side in [up, down].into_iter().flatten() {
-                sides.all[usize::from(sides.count)] = side;
+                sides.all[sides.count as usize] = side;
                 sides.count += 1;
             }
         }
