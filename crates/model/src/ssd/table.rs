@@ -18,7 +18,8 @@ impl<T: Copy> Table<T> {
     /// Create a table with `length` entries of `value`.
     pub fn new(value: T, length: usize) -> Self {
         let chunks = length.div_ceil(CHUNK);
-        Table { first: vec![value; chunks * CHUNK].into(), own: vec![None; chunks] }
+        let first = std::iter::repeat_n(value, chunks * CHUNK).collect();
+        Table { first, own: vec![None; chunks] }
     }
 
     #[inline(always)]
@@ -57,13 +58,15 @@ impl<T: Copy> Table<T> {
 
     /// Freeze the current contents as the shared initial state of clones.
     pub fn settle(&mut self) {
-        let mut whole = self.first.to_vec();
+        if self.own.iter().all(Option::is_none) {
+            return;
+        }
+        let first = Arc::make_mut(&mut self.first);
         for (number, chunk) in self.own.iter_mut().enumerate() {
             if let Some(chunk) = chunk.take() {
-                whole[number * CHUNK..(number + 1) * CHUNK].copy_from_slice(&chunk);
+                first[number * CHUNK..(number + 1) * CHUNK].copy_from_slice(&chunk);
             }
         }
-        self.first = whole.into();
     }
 
     /// Return the bytes that are not shared.
