@@ -139,6 +139,19 @@ def test_depths_tell_reordering_and_its_window(share: float, window: int | None)
     assert found.share_low <= found.share <= found.share_high
 
 
+@pytest.mark.parametrize("commit_ms", [0.5, 4.0])
+def test_depths_tell_that_a_disk_chooses_late(commit_ms: float) -> None:
+    """It gains from the second command on, which no other reordering does."""
+    table = changed_disk("sata-7200-500gb", 1)
+    loads = [ScriptLoad(UNIT, depth) for depth in (2, 4, 8, 16, 32)]
+    truth = with_queue(table, 1.0, 1000.0, commit_ms=commit_ms)
+    measured = dict(zip(loads, modelled_loads(truth, loads, requests=600, seed=9), strict=True))
+    found = learn_reordering(with_queue(table, 0.3, 1000.0), measured, silent)
+    assert found.commit_ms in found.commits_alike_ms
+    assert min(found.commits_alike_ms) <= commit_ms <= max(found.commits_alike_ms)
+    assert found.share == pytest.approx(1.0, abs=0.15)
+
+
 @pytest.mark.heavy  # 15 s of CPU time
 def test_an_ssd_is_learnt_and_predicted() -> None:
     table = changed_ssd("corsair-f40", 5)

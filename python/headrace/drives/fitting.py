@@ -112,6 +112,7 @@ FREE: dict[str, tuple[Parameter, ...]] = {
         ),
         Parameter(("write_settle_ms",), 0.0, 3.0),
         Parameter(("queue", "reordering"), 0.0, 1.0),
+        Parameter(("queue", "commit_ms"), 0.05, 20.0, logarithmic=True),
         Parameter(("rates", "outer_bytes_per_s"), 2e7, 4e8, logarithmic=True),
         Parameter(("rates", "inner_bytes_per_s"), 1e7, 3e8, logarithmic=True),
         Parameter(("buffer", "write_cache_extents"), 1, 2048, logarithmic=True, whole=True),
@@ -149,7 +150,7 @@ STAGES: dict[str, tuple[tuple[str, Callable[[Load], bool], tuple[str, ...]], ...
         (
             "reordering, from random reads in a queue",
             lambda load: load.rw == "randread" and load.iodepth * load.numjobs > 1,
-            ("queue.reordering",),
+            ("queue.reordering", "queue.commit_ms"),
         ),
     ),
 }

@@ -290,7 +290,9 @@ def _queue(device: LearntDevice, learnt: LearntDrive, limit_s: float, say: Say) 
     learnt.table["queue"] = {"depth": device.queue_depth, "reordering": 0.0, "age_limit_ms": 1000.0}
     if len(depths) > 1:
         found = learn_reordering(learnt.table, measured, say)
-        learnt.table = with_queue(learnt.table, found.share, found.age_limit_ms, found.window)
+        learnt.table = with_queue(
+            learnt.table, found.share, found.age_limit_ms, found.window, found.commit_ms
+        )
         how = "depths, and the model"
         width = (found.share_high - found.share_low) / 2
         learnt.add("queue.reordering", found.share, "", how, max(width, 0.025))
@@ -298,6 +300,10 @@ def _queue(device: LearntDevice, learnt: LearntDrive, limit_s: float, say: Say) 
             alike = found.windows_alike
             width = (max(alike) - min(alike)) / 2
             learnt.add("queue.window", found.window, "", how, max(width, 0.5))
+        if found.commit_ms is not None:
+            around_ms = found.commits_alike_ms
+            width = (max(around_ms) - min(around_ms)) / 2
+            learnt.add("queue.commit_ms", found.commit_ms, "ms", how, max(width, 0.5))
         if found.age_limit_seen:
             learnt.add("queue.age_limit_ms", found.age_limit_ms, "ms", how)
         else:

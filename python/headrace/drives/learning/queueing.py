@@ -7,7 +7,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from headrace.scenario import Table
 REORDERINGS = tuple(each / 20 for each in range(21))
 AGE_LIMITS_MS = (25.0, 50.0, 100.0, 200.0, 400.0, 700.0, 1000.0, 2000.0)
 WINDOWS = (2, 3, 4, 6, 8, 12, 16, 24)
+COMMITS_MS = (0.1, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 MODEL_REQUESTS = 2500
 LEAST_DIFFERENCE = 0.04
 """Root mean square below which two settings cannot be told apart by such short loads."""
@@ -37,17 +38,27 @@ class Reordering:
     """Most commands that the drive chooses among; None: as many as wait."""
     windows_alike: tuple[int, ...] = ()
     """Windows that fit almost as well."""
+    commit_ms: float | None = None
+    """How long before the latest start the drive chooses; None: as soon as it is free."""
+    commits_alike_ms: tuple[float, ...] = ()
+    """Such times that fit almost as well."""
 
 
-def with_queue(table: Table, share: float, age_limit_ms: float, window: int | None = None) -> Table:
+def with_queue(
+    table: Table,
+    share: float,
+    age_limit_ms: float,
+    window: int | None = None,
+    commit_ms: float | None = None,
+) -> Table:
     """Return the table with another reordering."""
     changed = copy.deepcopy(table)
     queue = cast("Table", changed["queue"])
     queue["reordering"], queue["age_limit_ms"] = share, age_limit_ms
-    if window is None:
-        queue.pop("window", None)
-    else:
-        queue["window"] = window
+    for name, value in (("window", window), ("commit_ms", commit_ms)):
+        queue.pop(name, None)
+        if value is not None:
+            queue[name] = value
     return changed
 
 
@@ -66,12 +77,14 @@ def learn_reordering(
 ) -> Reordering:
     """Return the reordering with which the model meets the measured loads best.
 
-    A window is learnt only if no reordering without one is about as good.
+    A window, or a late choice, is learnt only if no reordering without one is about as good.
     """
     loads = [load for load in measured if load.depth > 1]
 
-    def error_of(share: float, age_limit_ms: float, window: int | None) -> float:
-        tried = with_queue(table, share, age_limit_ms, window)
+    def error_of(
+        share: float, age_limit_ms: float, window: int | None, commit_ms: float | None = None
+    ) -> float:
+        tried = with_queue(table, share, age_limit_ms, window, commit_ms)
         modelled = modelled_loads(tried, loads, requests=MODEL_REQUESTS)
         squares = [
             misfit(measured[load], result) for load, result in zip(loads, modelled, strict=True)
@@ -80,17 +93,55 @@ def learn_reordering(
 
     say("reordering: the model is run with several values")
     plain = _best(error_of, (None,))
+    late = _best_late(error_of)
     most = max(load.depth for load in loads)
     windows = tuple(window for window in WINDOWS if window < most)
     narrow = _best(error_of, windows) if windows else plain
-    if plain.error <= narrow.error + LEAST_DIFFERENCE / 2:
+    best = min(late, narrow, key=lambda each: each.error)
+    if plain.error <= best.error + LEAST_DIFFERENCE / 2:
         return plain
+    if best is late:
+        return late
     alike = [
         window
         for window in windows
         if error_of(narrow.share, narrow.age_limit_ms, window) < narrow.error + LEAST_DIFFERENCE / 2
     ]
     return replace(narrow, windows_alike=tuple(alike))
+
+
+class _ErrorOf(Protocol):
+    def __call__(
+        self,
+        share: float,
+        age_limit_ms: float,
+        window: int | None,
+        commit_ms: float | None = None,
+        /,
+    ) -> float: ...
+
+
+def _best_late(error_of: _ErrorOf) -> Reordering:
+    """Return the best values of a drive that chooses as late as it can."""
+    coarse = {
+        (share, commit_ms): error_of(share, 1000.0, None, commit_ms)
+        for share in REORDERINGS[4::4]
+        for commit_ms in COMMITS_MS[::2]
+    }
+    _, commit_ms = min(coarse, key=lambda each: coarse[each])
+    found = _best(
+        lambda share, age_limit_ms, window: error_of(share, age_limit_ms, window, commit_ms),
+        (None,),
+    )
+    commits = {each: error_of(found.share, found.age_limit_ms, None, each) for each in COMMITS_MS}
+    commit_ms = min(commits, key=lambda each: commits[each])
+    most = commits[commit_ms] + LEAST_DIFFERENCE / 2
+    return replace(
+        found,
+        error=commits[commit_ms],
+        commit_ms=commit_ms,
+        commits_alike_ms=tuple(each for each, error in commits.items() if error < most),
+    )
 
 
 def _best(
