@@ -102,7 +102,8 @@ impl PageCache {
                 // go.
                 self.files[file].shadows.take(page, page + piece, |_, _| {});
                 let extent = self.new_extent(file, page, piece, PageState::Dirty, group);
-                if self.policy != PageReclaim::Mglru {
+                // Since Linux 4.7 a write is no use of a page.
+                if self.policy == PageReclaim::TwoLists {
                     self.extents[extent].touched_end = page + piece;
                 }
                 dirtied += u64::from(piece);
