@@ -7,9 +7,11 @@ import copy
 import json
 import random
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -25,7 +27,8 @@ from headrace.drives.learning import (
     modelled_device,
     modelled_loads,
 )
-from headrace.drives.learning.device import UNIT
+from headrace.drives.learning.buffering import learn_hits, learn_segments
+from headrace.drives.learning.device import UNIT, RequestTimes
 from headrace.drives.learning.drive_file import write_learnt
 from headrace.drives.learning.queueing import learn_reordering, with_queue
 from headrace.drives.learning.traffic import DiskSums, others_in, parse_stat
@@ -125,6 +128,26 @@ def test_a_disk_is_learnt_and_predicted(name: str, seed: int) -> None:
         assert value(found, "heads") == table["heads"]
         assert value(found, "track_skew_ms") == pytest.approx(table["head_switch_ms"], rel=0.02)
     assert_predicts(found, table, DISK_LOADS)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_read_that_a_busy_machine_delays_hides_no_segment(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = cast("Spec", entry("drives", "seagate-st3750640ns").table)
+    device = modelled_device(table, seed=seed, script_seed=seed)
+    turn_s = 60 / table["rotation_rpm"]
+    hits = learn_hits(device, turn_s, repeats=25)
+    assert hits is not None
+    reads, draw = device.reads, np.random.default_rng(seed)
+
+    def delayed(*arguments: Any, **options: Any) -> RequestTimes:
+        timings = reads(*arguments, **options)
+        late_s = np.where(draw.random(len(timings)) < 0.05, 3e-3, 0.0)
+        return replace(timings, end_s=timings.end_s + late_s)
+
+    monkeypatch.setattr(device, "reads", delayed)
+    assert learn_segments(device, turn_s, hits) == table["buffer"]["segments"]
 
 
 @pytest.mark.parametrize(("share", "window"), [(1.0, 4), (0.5, None), (0.0, None)])

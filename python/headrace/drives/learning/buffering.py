@@ -80,6 +80,12 @@ def _is_hit(response_s: float, hits: Hits, turn_s: float) -> bool:
     return response_s < hits.overhead_s + 0.04 * turn_s
 
 
+def _seen(held: Callable[[int], bool]) -> Callable[[int], bool]:
+    """Ask again after a no: a busy machine delays a read from the buffer, but none from the medium
+    is so quick."""
+    return lambda number: held(number) or held(number)
+
+
 def learn_read_ahead(
     device: LearntDevice,
     turn_s: float,
@@ -121,9 +127,9 @@ def _reach(device: LearntDevice, turn_s: float, hits: Hits, per_track: float, be
         return _is_hit(float(timings.response_s[-1]), hits, turn_s)
 
     top = 1
-    while top * UNIT < LONGEST_READ_AHEAD and held(top):
+    while top * UNIT < LONGEST_READ_AHEAD and _seen(held)(top):
         top *= 2
-    return last_true(top // 2, top, held) * UNIT if top > 1 else 0
+    return last_true(top // 2, top, _seen(held)) * UNIT if top > 1 else 0
 
 
 def learn_segments(device: LearntDevice, turn_s: float, hits: Hits) -> int:
@@ -135,9 +141,9 @@ def learn_segments(device: LearntDevice, turn_s: float, hits: Hits) -> int:
         return _is_hit(float(timings.response_s[-1]), hits, turn_s)
 
     top = 2
-    while top < MOST_SEGMENTS and held(top):
+    while top < MOST_SEGMENTS and _seen(held)(top):
         top *= 2
-    return min(last_true(max(top // 2, 1), top, held), MOST_SEGMENTS)
+    return min(last_true(max(top // 2, 1), top, _seen(held)), MOST_SEGMENTS)
 
 
 def learn_segment_sectors(
@@ -156,8 +162,8 @@ def learn_segment_sectors(
         return _is_hit(float(timings.response_s[-1]), hits, turn_s)
 
     top = 1
-    while top * piece < 2 * LONGEST_READ_AHEAD and held(top):
+    while top * piece < 2 * LONGEST_READ_AHEAD and _seen(held)(top):
         top *= 2
     if top * piece >= 2 * LONGEST_READ_AHEAD:
         return None
-    return (last_true(top // 2, top, held) if top > 1 else 0) * piece + ahead
+    return (last_true(top // 2, top, _seen(held)) if top > 1 else 0) * piece + ahead
