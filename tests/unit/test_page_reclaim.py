@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from headrace import _core
 from headrace.engine.simulate.scenario import scenario_of
+from headrace.engine.simulate.simulator import Cores
 from headrace.profiles.steps import Op, RecordedFile, Recording, columns
 from headrace.scenario import Scenario
 from headrace.study import load_study_text
@@ -105,16 +107,18 @@ def test_the_machine_says_whether_it_has_generations(
 
 @pytest.mark.parametrize(("has", "rule"), [(True, "mglru"), (False, "workingset")])
 def test_a_watched_program_is_simulated_with_the_rule_of_its_machine(
-    has: bool, rule: str, monkeypatch: pytest.MonkeyPatch
+    has: bool, rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "enabled").write_text(f"0x000{int(has)}\n")
+    monkeypatch.setattr(machine_facts, "LRU_GEN", tmp_path / "enabled")
     seen: list[Scenario] = []
+    run = Cores.run
 
-    def simulated(scenarios: list[Scenario]) -> list[float]:
-        seen.extend(scenarios)
-        return [1.0] * len(scenarios)
+    def noted(cores: Cores, scenarios: Sequence[str], *arguments: Any) -> None:
+        seen.extend(json.loads(each) for each in scenarios)
+        run(cores, scenarios, *arguments)
 
-    monkeypatch.setattr("headrace.verdict.simulating.multi_generational_lru", lambda: has)
-    monkeypatch.setattr("headrace.verdict.simulating._simulated", simulated)
+    monkeypatch.setattr(Cores, "run", noted)
     rows = [(0, 1000, 0, Op.OPEN, 0, 0, 0, 0), (2000, 3000, 0, Op.READ, 0, 0, 1000, 0)]
     job = Recording("job", "test", (RecordedFile("/data/f", 5000),), columns(rows), 5000, cpu_ns=9)
     simulated_advice(job, [0], Variant("", catalog_volume(SATA_SSD)), [], job, ReadTimes())

@@ -3,46 +3,9 @@
 
 use proptest::prelude::*;
 
-use super::super::{PageCache, PageIo, PageReclaim, PAGE_BYTES};
+use super::super::test_reads::{cache, read, read_in, CACHE_PAGES};
+use super::super::{PageCache, PageReclaim, PAGE_BYTES};
 use super::reference::Pages;
-use super::*;
-
-const CACHE_PAGES: u32 = 10_000;
-
-fn cache(policy: PageReclaim) -> PageCache {
-    PageCache::new(u64::from(CACHE_PAGES) * PAGE_BYTES, policy)
-}
-
-/// Read pages in pieces of 32 and return how many were in the cache.
-fn read(cache: &mut PageCache, file: Id<CachedFile>, start: u32, pages: u32) -> u32 {
-    read_in(cache, file, start, pages, PageCache::root())
-}
-
-fn read_in(
-    cache: &mut PageCache,
-    file: Id<CachedFile>,
-    start: u32,
-    pages: u32,
-    group: Id<Group>,
-) -> u32 {
-    let (mut page, end, mut missed) = (start, start + pages, 0);
-    while page < end {
-        cache.sum_up_statistics();
-        if let Some(extent) = cache.find(file, page) {
-            let to = cache.extent(extent).end().min(end);
-            cache.touch(extent, page, to);
-            page = to;
-        } else {
-            let missing = cache.next_cached(file, page, end) - page;
-            let piece = PageCache::piece(page, missing.min(32));
-            let io: Id<PageIo> = Id::at(0);
-            let extent = cache.start_reading(file, page, piece, io, group);
-            cache.finish_reading(extent);
-            missed += piece;
-        }
-    }
-    pages - missed
-}
 
 /// Read 3000 hot pages twice, then 8000 others once, and so on. Return the hits of the hot pages
 /// in each round.

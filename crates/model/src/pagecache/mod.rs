@@ -230,4 +230,6 @@ impl PageCache {
 }
 
 #[cfg(test)]
+mod test_reads;
+#[cfg(test)]
 mod tests;

@@ -80,7 +80,7 @@ def _is_hit(response_s: float, hits: Hits, turn_s: float) -> bool:
     return response_s < hits.overhead_s + 0.04 * turn_s
 
 
-def _seen(held: Callable[[int], bool]) -> Callable[[int], bool]:
+def _asked_again(held: Callable[[int], bool]) -> Callable[[int], bool]:
     """Ask again after a no: a busy machine delays a read from the buffer, but none from the medium
     is so quick."""
     return lambda number: held(number) or held(number)
@@ -115,6 +115,7 @@ def _reach(device: LearntDevice, turn_s: float, hits: Hits, per_track: float, be
     base = int(device.random_sectors(1, 4 * LONGEST_READ_AHEAD)[0])
     stride = 2 * LONGEST_READ_AHEAD
 
+    @_asked_again
     def held(units: int) -> bool:
         nonlocal base
         ahead = units * UNIT
@@ -127,23 +128,24 @@ def _reach(device: LearntDevice, turn_s: float, hits: Hits, per_track: float, be
         return _is_hit(float(timings.response_s[-1]), hits, turn_s)
 
     top = 1
-    while top * UNIT < LONGEST_READ_AHEAD and _seen(held)(top):
+    while top * UNIT < LONGEST_READ_AHEAD and held(top):
         top *= 2
-    return last_true(top // 2, top, _seen(held)) * UNIT if top > 1 else 0
+    return last_true(top // 2, top, held) * UNIT if top > 1 else 0
 
 
 def learn_segments(device: LearntDevice, turn_s: float, hits: Hits) -> int:
     """Return how many separate reads the buffer holds; `MOST_SEGMENTS` stands for more."""
 
+    @_asked_again
     def held(count: int) -> bool:
         places = device.random_sectors(count, 4096)
         timings = device.reads([*places, places[0]])
         return _is_hit(float(timings.response_s[-1]), hits, turn_s)
 
     top = 2
-    while top < MOST_SEGMENTS and _seen(held)(top):
+    while top < MOST_SEGMENTS and held(top):
         top *= 2
-    return min(last_true(max(top // 2, 1), top, _seen(held)), MOST_SEGMENTS)
+    return min(last_true(max(top // 2, 1), top, held), MOST_SEGMENTS)
 
 
 def learn_segment_sectors(
@@ -153,6 +155,7 @@ def learn_segment_sectors(
     than twice the longest read-ahead is kept."""
     piece = min(max(ahead // 16 // UNIT, 1) * UNIT, 256)
 
+    @_asked_again
     def held(pieces: int) -> bool:
         base = int(device.random_sectors(1, 4 * LONGEST_READ_AHEAD)[0])
         stream = [base + at * piece for at in range(pieces)]
@@ -162,8 +165,8 @@ def learn_segment_sectors(
         return _is_hit(float(timings.response_s[-1]), hits, turn_s)
 
     top = 1
-    while top * piece < 2 * LONGEST_READ_AHEAD and _seen(held)(top):
+    while top * piece < 2 * LONGEST_READ_AHEAD and held(top):
         top *= 2
     if top * piece >= 2 * LONGEST_READ_AHEAD:
         return None
-    return (last_true(top // 2, top, _seen(held)) if top > 1 else 0) * piece + ahead
+    return (last_true(top // 2, top, held) if top > 1 else 0) * piece + ahead

@@ -7,7 +7,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 
@@ -110,18 +110,9 @@ def learn_reordering(
     return replace(narrow, windows_alike=tuple(alike))
 
 
-class _ErrorOf(Protocol):
-    def __call__(
-        self,
-        share: float,
-        age_limit_ms: float,
-        window: int | None,
-        commit_ms: float | None = None,
-        /,
-    ) -> float: ...
-
-
-def _best_late(error_of: _ErrorOf) -> Reordering:
+def _best_late(
+    error_of: Callable[[float, float, int | None, float | None], float],
+) -> Reordering:
     """Return the best values of a drive that chooses as late as it can."""
     coarse = {
         (share, commit_ms): error_of(share, 1000.0, None, commit_ms)
