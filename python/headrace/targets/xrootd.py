@@ -32,7 +32,7 @@ from headrace.system.cluster import Node, NodeSettings
 from headrace.system.processes import run_program
 from headrace.system.requirements import missing_program
 from headrace.system.servers import Server, xrootd
-from headrace.system.waiting import retry, wait_until
+from headrace.system.waiting import retry
 from headrace.targets import Held, Location, ModelledStorage, Problem, TargetContext, TargetOptions
 from headrace.targets.exports import Bricks, Export, ServedOptions
 from headrace.targets.remote_url import remove, whole
@@ -187,7 +187,6 @@ class Xrootd(ServedTarget):
                 context,
                 self._folder(context, redirector),
             )
-            self._await_manager(manager)
         for number, name in enumerate(names):
             storage = self.storage(context, number)
             role = "alone" if manager is None else "data"
@@ -227,17 +226,6 @@ class Xrootd(ServedTarget):
                 "cluster": cluster.as_dict(),
             },
         )
-
-    def _await_manager(self, manager: Node) -> None:
-        """Wait until the redirector's manager answers: a data server that does not find it retries
-        only after ten seconds."""
-        if not wait_until(
-            lambda: manager.accepts(manager.address, xrootd.CLUSTER_PORT), READY_S, 0.02
-        ):
-            said = self.servers[f"{self.name}-redirector"].last_words()
-            raise HeadraceError(
-                f"target {self.name}: the redirector's manager does not answer: {said}"
-            )
 
     def _data_nodes(self, context: TargetContext) -> list[str]:
         others = {*context.client_nodes, f"{self.name}-redirector", f"{self.name}-cache"}

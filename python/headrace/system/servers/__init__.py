@@ -33,6 +33,8 @@ from headrace.system.waiting import wait_until
 
 _TAIL_BYTES = 4000
 _POLL_S = 0.02
+CONTINUE_S = 30.0
+"""How long one program of a server may take until the next can start."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,13 @@ class Server(ABC):
         Programs that detach themselves are found by their mark.
         """
 
+    def may_continue(self) -> bool:
+        """Return whether the programs started so far allow the next one of `commands` to start.
+
+        Called often before each but the first.
+        """
+        return True
+
     @abstractmethod
     def is_ready(self) -> bool:
         """Return whether it serves. Raises HeadraceError when it never will.
@@ -125,6 +134,11 @@ class Server(ABC):
         self.configure(context)
         try:
             for number, argv in enumerate(self.commands(context)):
+                if number and not wait_until(self._may_continue, CONTINUE_S, _POLL_S):
+                    raise HeadraceError(
+                        f"{self.kind} server {self.name} did not start within {CONTINUE_S:g} s: "
+                        f"{self.last_words()}"
+                    )
                 with self._log(number).open("ab") as log:
                     self._started.append(
                         self.node.start(
@@ -138,6 +152,19 @@ class Server(ABC):
         except BaseException:
             self._end()
             raise
+
+    def _may_continue(self) -> bool:
+        self._check_alive()
+        return self.may_continue()
+
+    def _check_alive(self) -> None:
+        """Raise HeadraceError when one of its programs failed."""
+        for started in self._started:
+            if started.process.poll():
+                raise HeadraceError(
+                    f"{self.kind} server {self.name}: a program of it ended with status "
+                    f"{started.process.returncode}: {self.last_words()}"
+                )
 
     def _given(self) -> ServerContext:
         """Return the context it was started with."""
@@ -158,6 +185,7 @@ class Server(ABC):
         def ready() -> bool:
             if self.is_ready():
                 return True
+            self._check_alive()
             if not self.pids and not self._detaching():
                 raise HeadraceError(f"{self.kind} server {self.name} ended: {self.last_words()}")
             return False

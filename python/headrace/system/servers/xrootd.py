@@ -196,6 +196,19 @@ class XrootdServer(Server):
         ]
 
     @override
+    def may_continue(self) -> bool:
+        """Return whether the cluster manager daemon listens.
+
+        A server that does not find it retries only after ten seconds, and of two that start at once
+        one can end without a word.
+        """
+        return self._manager_says(
+            b"Waiting for primary server to login"
+            if self.settings.role == "data"
+            else b"------ cmsd "
+        )
+
+    @override
     def is_ready(self) -> bool:
         """Return whether it answers the protocol's handshake (XRootD protocol 5, section 2.1).
 
@@ -223,8 +236,10 @@ class XrootdServer(Server):
         word = {"redirector": b"Status changed to active", "data": b"Logged into"}.get(
             self.settings.role
         )
-        if word is None:
-            return True
+        return word is None or self._manager_says(word)
+
+    def _manager_says(self, word: bytes) -> bool:
+        """Return whether the log of its cluster manager daemon has a word of this start."""
         try:
             with self._manager_log().open("rb") as log:
                 log.seek(self._log_begins)
