@@ -140,3 +140,16 @@ def test_what_an_export_and_a_simulation_leave_out_is_said(workspace: Workspace)
         assert [each["code"] for each in trial["validity"]["warnings"]] == ["not-modelled"]
     reported = workspace.run("report", "results")
     assert said in " ".join(reported.stdout.split())
+
+
+def test_the_folder_that_why_keeps_is_a_profile(workspace: Workspace) -> None:
+    (workspace.place / "input").write_bytes(bytes(100_000))
+    code = "print(len(open('input', 'rb').read()))"
+    kept = workspace.run("why", "--keep", "kept here", "--", sys.executable, "-c", code)
+    assert kept.returncode == 0, kept.stderr
+    shown = workspace.run("profile", "show", "kept here")
+    assert shown.returncode == 0, shown.stderr
+    assert "input" in shown.stdout
+    # A profile beside the folder comes first.
+    (workspace.place / "kept here.toml").write_text("nothing = 1\n")
+    assert workspace.run("profile", "show", "kept here").returncode == 2

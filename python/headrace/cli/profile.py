@@ -90,11 +90,11 @@ def show(
     files; where its time went, what limits it, and what would change it.
     """
     from headrace.profiles.picture import draw as draw_picture
-    from headrace.profiles.steps import load, profile_path, profile_table
+    from headrace.profiles.steps import existing_profile, load, profile_table
     from headrace.profiles.summary import summarise
     from headrace.verdict.recorded import verdict_of_profile
 
-    profile = profile_path(profile, "PROFILE")
+    profile = existing_profile(profile, "PROFILE")
     if (outline := profile_table(str(profile))[0].outline) is not None:
         if picture is not None or draw:
             raise UsageError(
@@ -180,9 +180,9 @@ def export_profile(
 ) -> None:
     """Write a profile for other tools."""
     from headrace.profiles.exporting import export, left_out
-    from headrace.profiles.steps import load, profile_path
+    from headrace.profiles.steps import existing_profile, load
 
-    recording = load(str(profile_path(profile, "PROFILE")))
+    recording = load(str(existing_profile(profile, "PROFILE")))
     written = export(recording, path, format, software=software)
     if note := left_out(recording, format, software=software):
         err.print(f"[yellow]note:[/yellow] {escape(note)}")
@@ -225,12 +225,12 @@ def simulate_profile(
     from headrace.cli._progress import Display
     from headrace.library import default_results, load_study
     from headrace.profiles.places import study_to_run
-    from headrace.profiles.steps import load, profile_path, profile_table
+    from headrace.profiles.steps import existing_profile, load, profile_table
     from headrace.profiles.study_text import study_text
     from headrace.study.load import load_study_text
     from headrace.system.stopping import stopping_on_signals
 
-    profile = profile_path(profile, "PROFILE")
+    profile = existing_profile(profile, "PROFILE")
     text = study_text(
         profile.name,
         drives or ["seagate-exos-x24-24tb", "samsung-870-evo-1tb"],

@@ -244,6 +244,17 @@ def profile_path(given: Path, option: str) -> Path:
     return given.with_suffix(".toml")
 
 
+def existing_profile(given: Path, option: str) -> Path:
+    """As `profile_path`, of a profile to read: a folder that `headrace why --keep` wrote will do.
+
+    Raises StudyError.
+    """
+    kept = given / "profile.toml"
+    if kept.is_file() and not given.with_suffix(".toml").exists():
+        return kept
+    return profile_path(given, option)
+
+
 def save(recording: Recording, path: Path) -> None:
     """Write both files: steps first, so that an existing table always has its steps. Raises
     HeadraceError.

@@ -273,8 +273,9 @@ def _doubt(seen: Observation, advice: Advice | None, no_advice: str) -> str:
         said.append(agrees if advice.trusted else f"no advice, since {agrees}")
     elif no_advice:
         said.append(f"not simulated: {no_advice}")
-    count = f" ({seen.samples})" if seen.samples else ""
-    text = "; ".join([*said, *seen.lacks, f"from {seen.sources.replace('+', ', ')}{count}"])
+    counted = f"{seen.samples} samples" if seen.samples else "samples"
+    sources = (counted if each == "samples" else each for each in seen.sources.split("+"))
+    text = "; ".join([*said, *seen.lacks, f"from {', '.join(sources)}"])
     return f"{text[:1].upper()}{text[1:]}."
 
 
