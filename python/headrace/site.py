@@ -261,8 +261,10 @@ class SiteCalibration(Section):
         description="CPU time to create and to remove a file or directory on a node, as a multiple "
         "of the model's",
     )
-    busy_core_slowdown: float | None = Field(
-        None, ge=0, lt=1, description="how much slower a core is when all others are busy"
+    busy_core_slowdown: float | dict[str, float] = Field(
+        default_factory=dict[str, float],
+        description="workload = how much slower a core is when all others are busy (shared "
+        "threads of a core, caches, memory, clock rate); a number: of all workloads",
     )
     target: dict[str, TargetCalibration] = Field(default_factory=dict[str, TargetCalibration])
 
@@ -273,6 +275,20 @@ class SiteCalibration(Section):
             if not 0.001 <= value <= 1000:
                 raise ValueError(f"{name} = {value:g}; allowed: 0.001 to 1000")
         return cpu
+
+    @field_validator("busy_core_slowdown")
+    @classmethod
+    def _shares(cls, slowdown: float | dict[str, float]) -> float | dict[str, float]:
+        given = slowdown if isinstance(slowdown, dict) else {"": slowdown}
+        for name, value in given.items():
+            if not 0 <= value < 1:
+                raise ValueError(f"{name and f'{name} = '}{value:g}; allowed: 0 to below 1")
+        return slowdown
+
+    def slowdown_of(self, workload: str) -> float | None:
+        """Return how much slower a core is for a workload when all others are busy, if learnt."""
+        given = self.busy_core_slowdown
+        return given.get(workload) if isinstance(given, dict) else given
 
 
 class SiteTcp(Section):

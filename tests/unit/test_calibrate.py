@@ -102,28 +102,32 @@ def learnt_of(plan: CalibrationPlan, hidden: dict[str, float]) -> SiteFit:
 @given(
     scan=st.floats(0.4, 3.0),
     search=st.floats(0.4, 3.0),
-    slowdown=st.floats(0.0, 0.4),
+    scans_slower=st.floats(0.0, 0.4),
+    searches_slower=st.floats(0.0, 0.4),
     drive_rate=st.floats(3e7, 8e7),
 )
 def test_hidden_values_of_local_storage_come_back(
     tmp_path_factory: pytest.TempPathFactory,
     scan: float,
     search: float,
-    slowdown: float,
+    scans_slower: float,
+    searches_slower: float,
     drive_rate: float,
 ) -> None:
     _, plan = planned(tmp_path_factory.mktemp("study"), LOCAL)
     hidden = {
         "cpu.scan": scan,
         "cpu.search": search,
-        "busy_core_slowdown": slowdown,
+        "busy_core_slowdown.scan": scans_slower,
+        "busy_core_slowdown.search": searches_slower,
         "target.here.drive_rate": drive_rate,
     }
     found = learnt_of(plan, hidden)
     values = found.values
     assert values["cpu.scan"] == pytest.approx(scan, rel=0.05)
     assert values["cpu.search"] == pytest.approx(search, rel=0.05)
-    assert values["busy_core_slowdown"] == pytest.approx(slowdown, abs=0.06)
+    assert values["busy_core_slowdown.scan"] == pytest.approx(scans_slower, abs=0.06)
+    assert values["busy_core_slowdown.search"] == pytest.approx(searches_slower, abs=0.06)
     if "target.here.drive_rate" in values:
         assert values["target.here.drive_rate"] == pytest.approx(drive_rate, rel=0.35)
     for each in found.learnt:

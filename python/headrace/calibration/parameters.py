@@ -12,6 +12,8 @@ from headrace.site import SiteCalibration, TargetCalibration
 from headrace.units import format_bytes_per_s
 
 Unit = Literal["times", "s", "bytes/s", "share"]
+OF_WORKLOADS = ("cpu", "busy_core_slowdown")
+"""Tables of `[site.calibration]` with a value for each workload."""
 _IN_PROCESS = ("xrootd", "eos", "hdfs")
 """Kinds of services whose client is a library that each job starts; kernels mount the others."""
 
@@ -102,8 +104,11 @@ def learnables(cells: Sequence[ModelledCell], several_slots: bool) -> list[Learn
             add(Learnable(("create",), 1.0, 0.05, 20.0, "times"))
         for each in _of_target(cell, cell.workload in plain):
             add(each)
-    if several_slots:
-        add(Learnable(("busy_core_slowdown",), 0.05, 0.0, 0.7, "share"))
+        if several_slots:
+            # What waits for memory loses more to busy neighbours than what computes in its cache.
+            name = cell.workload
+            place = ("busy_core_slowdown", name)
+            add(Learnable(place, 0.05, 0.0, 0.7, "share", workload=name))
     return list(found.values())
 
 
@@ -210,13 +215,13 @@ def _drive_values(scenario: Scenario, target: str) -> tuple[dict[str, float], st
 
 def as_calibration(values: Mapping[str, float]) -> SiteCalibration:
     """Return learnt values, given by dotted path, as the table of a site."""
-    cpu: dict[str, float] = {}
+    of_workloads: dict[str, dict[str, float]] = {}
     targets: dict[str, dict[str, float]] = {}
     node: dict[str, float] = {}
     for name, value in values.items():
         first, *rest = name.split(".")
-        if first == "cpu":
-            cpu[".".join(rest)] = value
+        if first in OF_WORKLOADS:
+            of_workloads.setdefault(first, {})[".".join(rest)] = value
         elif first == "target":
             targets.setdefault(".".join(rest[:-1]), {})[rest[-1]] = value
         else:
@@ -224,7 +229,7 @@ def as_calibration(values: Mapping[str, float]) -> SiteCalibration:
     return SiteCalibration.model_validate(
         {
             **node,
-            "cpu": cpu,
+            **of_workloads,
             "target": {name: TargetCalibration(**each) for name, each in targets.items()},  # pyright: ignore[reportArgumentType]
         }
     )

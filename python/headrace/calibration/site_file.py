@@ -10,6 +10,7 @@ from typing import Any, cast
 import tomlkit
 
 from headrace.calibration.fitting import SiteFit
+from headrace.calibration.parameters import OF_WORKLOADS
 from headrace.document import read_document
 from headrace.errors import RefusedError, StudyError
 from headrace.records.place import check_place
@@ -101,7 +102,8 @@ def _of_study(site: dict[str, Any], study: Study) -> dict[str, Any]:
     if not isinstance(learnt, dict):
         return site
     kept: dict[str, Any] = dict(cast("dict[str, Any]", learnt))
-    for name, parts in (("cpu", study.workloads), ("target", study.targets)):
-        if name in kept:
+    places = {**dict.fromkeys(OF_WORKLOADS, study.workloads), "target": study.targets}
+    for name, parts in places.items():
+        if isinstance(kept.get(name), dict):
             kept[name] = {part: each for part, each in kept[name].items() if part in parts}
     return {**site, "calibration": kept}

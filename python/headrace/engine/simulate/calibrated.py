@@ -20,7 +20,7 @@ def calibrated(scenario: Scenario, learnt: SiteCalibration, target: str, workloa
     """Return a copy of the scenario of a cell with the learnt values of its parts."""
     made: Scenario = {
         **scenario,
-        "nodes": [_node(each, learnt) for each in scenario["nodes"]],
+        "nodes": [_node(each, learnt, workload) for each in scenario["nodes"]],
         "profiles": [
             _profile(each, learnt.cpu.get(workload, 1.0)) for each in scenario["profiles"]
         ],
@@ -50,7 +50,7 @@ def _scaled_step(step: dict[str, object], factor: float) -> dict[str, object]:
     return step
 
 
-def _node(host: HostSpec, learnt: SiteCalibration) -> HostSpec:
+def _node(host: HostSpec, learnt: SiteCalibration, workload: str) -> HostSpec:
     made = cast("HostSpec", {**host})
     if learnt.call is not None:
         made["call_ns"] = round(learnt.call * 1e9)
@@ -59,9 +59,8 @@ def _node(host: HostSpec, learnt: SiteCalibration) -> HostSpec:
     if learnt.create is not None:
         for name in ("create_ns", "remove_ns"):
             made[name] = round(host.get(name, 0) * learnt.create)
-    if learnt.busy_core_slowdown is not None:
-        sharing = host.get("sharing", {})
-        made["sharing"] = {**sharing, "busy_core_slowdown": learnt.busy_core_slowdown}
+    if (slowdown := learnt.slowdown_of(workload)) is not None:
+        made["sharing"] = {**host.get("sharing", {}), "busy_core_slowdown": slowdown}
     return made
 
 
