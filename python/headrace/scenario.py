@@ -508,6 +508,7 @@ class Scenario(TypedDict):
     name: str
     seed: int
     cache: Literal["warm", "cold"]
+    one_machine: NotRequired[bool]
     nodes: list[HostSpec]
     servers: list[HostSpec]
     services: list[ServiceSpec]

@@ -329,6 +329,11 @@ class SiteLeaf(Section):
 class Site(Section):
     """`[site]`: nodes, servers, links, power of a real or imagined cluster."""
 
+    one_machine: bool = Field(
+        False,
+        description="simulated: nodes and servers use the cores of one machine, those of a node, "
+        "as they do when this machine measures them",
+    )
     node: SiteNodes = Field(default_factory=lambda: SiteNodes.model_validate({}))
     server: dict[str, SiteServer] = Field(default_factory=dict[str, SiteServer])
     tcp: SiteTcp | None = Field(

@@ -19,12 +19,14 @@ from headrace.calibration.fitting import MeasuredCell, SiteFit, fit
 from headrace.calibration.observed import ObservedCell, observed
 from headrace.calibration.parameters import as_calibration, learnables
 from headrace.calibration.running import SimulatedCells
+from headrace.calibration.site_file import SiteFacts
 from headrace.calibration.verdict import PredictedCell, judge
 from headrace.catalog.load import ROOT
 from headrace.errors import InterruptedRunError, RefusedError, StudyError
 from headrace.library import Silent, calibrate, load_study
 from headrace.plan.trial import Trial
 from headrace.records.sums import job_sums
+from headrace.site import SiteCalibration, TargetCalibration
 from headrace.study.model import Study
 
 LOCAL = """
@@ -81,7 +83,7 @@ def planned(folder: Path, text: str) -> tuple[Study, CalibrationPlan]:
 
 def learnt_of(plan: CalibrationPlan, hidden: dict[str, float]) -> SiteFit:
     """What is learnt from the cells of a plan that were simulated with hidden values."""
-    cells = SimulatedCells(plan.study, {}, lambda: False)
+    cells = SimulatedCells(plan.study, SiteFacts(), lambda: False)
     trials = [trial for trial in plan.every if trial.cell in plan.learn]
     truth = cells.simulate(as_calibration(hidden), trials)
     measured = [
@@ -189,7 +191,7 @@ def test_a_drive_whose_controller_takes_no_time_can_be_learnt(tmp_path: Path) ->
     drive.write_text(text)
     loaded = load_study(file)
     plan = calibration_plan(loaded.study, loaded.text)
-    cells = SimulatedCells(plan.study, {}, lambda: False)
+    cells = SimulatedCells(plan.study, SiteFacts(), lambda: False)
     free = learnables([cells.modelled(plan.every[0])], several_slots=False)
     read = {each.path[-1]: each for each in free}["drive_read"]
     assert read.value(read.scaled(read.start)) == pytest.approx(read.low)
@@ -264,7 +266,7 @@ def test_a_rehearsal_is_stopped_gone_on_with_and_predicts_what_simulate_gives(
     assert site.verdict.typical < site.verdict.null_typical
     # The file that was written gives the same times as were predicted.
     loaded = load_study(study, site=out)
-    simulated = SimulatedCells(loaded.study, {}, lambda: False)
+    simulated = SimulatedCells(loaded.study, SiteFacts(), lambda: False)
     for cell in site.cells:
         levels = {name: level for name, level in cell.trial.levels.items() if name != "cache"}
         if cell.trial.levels["cache"] == "cold":
@@ -342,3 +344,26 @@ def test_the_verdict_says_how_far_the_site_can_be_trusted() -> None:
     assert judge([cell(2, 0.4), cell(8, 0.5)], 0.15).sentences[0].startswith("off by up to 50%")
     unknown = judge([cell(1, None)], 0.15)
     assert not unknown.trusted and unknown.good_to is None
+
+
+def test_nodes_and_servers_of_one_machine_share_its_cores(tmp_path: Path) -> None:
+    """A server's work takes as long from the jobs as their own."""
+    text = SERVED.replace("cores = 2", "cores = 1").replace("slots = [1, 2, 4]", "slots = [1, 2]")
+    slow = SiteCalibration(target={"nas": TargetCalibration(server_rate=10e6)})
+
+    def seconds(folder: str, site: str) -> tuple[float, float]:
+        (place := tmp_path / folder).mkdir()
+        _, plan = planned(place, text.replace("[site.node]", f"{site}\n[site.node]"))
+        cells = SimulatedCells(plan.study, SiteFacts(), lambda: False)
+        (trial, *_) = (each for each in plan.every if each.levels["slots"] == 2)
+        made = cells.scenario(trial)
+        assert made.get("one_machine", False) == bool(site)
+        (cell,) = cells.simulate(slow, [trial])
+        assert cell is not None
+        return cell.seconds * cell.work, cell.cpu * cell.work
+
+    shared_s, shared_cpu_s = seconds("shared", "[site]\none_machine = true")
+    apart_s, apart_cpu_s = seconds("apart", "")
+    assert shared_cpu_s == pytest.approx(apart_cpu_s, rel=0.01), "the jobs compute as much"
+    # Two jobs on one core, and a server that needs a second for each 10 MB: nothing overlaps.
+    assert shared_s > 1.2 * apart_s

@@ -170,7 +170,8 @@ impl World<'_> {
             let t = &mut self.tasks[task];
             let span = end - t.since;
             t.since = end;
-            let host = &self.hosts[t.host as usize];
+            let own = t.host;
+            let host = &self.hosts[self.cores_of(own) as usize];
             let group = if host.is_node { &self.scenario.nodes } else { &self.scenario.servers };
             let cores = f64::from(group[host.spec as usize].cores);
             let share = (cores / host.cpu.runnable().max(1) as f64).min(1.0);

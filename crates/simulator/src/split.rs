@@ -32,6 +32,7 @@ fn parts(scenario: &Scenario) -> Option<Vec<Part>> {
     let run = &scenario.run;
     let apart = run.assign == Assign::Static || matches!(run.load, Load::Sustained { .. });
     if !apart
+        || scenario.one_machine
         || run.feed != Feed::Files
         || !scenario.services.is_empty()
         || !scenario.faults.is_empty()

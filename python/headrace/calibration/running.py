@@ -18,6 +18,7 @@ from headrace.calibration.parameters import (
     has_known_drive,
     learnables,
 )
+from headrace.calibration.site_file import SiteFacts
 from headrace.calibration.verdict import PredictedCell, SiteVerdict, judge, nearest
 from headrace.engine.simulate.calibrated import calibrated
 from headrace.engine.simulate.checking import not_modelled
@@ -39,8 +40,7 @@ class LearntSite:
     """A site learnt from measured cells, with its predictions."""
 
     fit: SiteFit
-    node: dict[str, int]
-    """Facts of the nodes that the study does not state: `[site.node]`."""
+    facts: SiteFacts
     cells: tuple[PredictedCell, ...]
     verdict: SiteVerdict
     not_measured: tuple[Trial, ...]
@@ -57,8 +57,8 @@ def check_modelled(study: Study, trials: Iterable[Trial]) -> None:
 class SimulatedCells:
     """Simulates cells of a study with learnt values."""
 
-    def __init__(self, study: Study, node: dict[str, int], cancelled: Callable[[], bool]) -> None:
-        self._study = with_node(study, node)
+    def __init__(self, study: Study, facts: SiteFacts, cancelled: Callable[[], bool]) -> None:
+        self._study = with_facts(study, facts)
         self._cancelled = cancelled
         self._made: dict[str, tuple[PreparedTrial, Scenario]] = {}
 
@@ -104,31 +104,39 @@ class SimulatedCells:
         return found
 
 
-def with_node(study: Study, node: dict[str, int]) -> Study:
-    """Return a study whose nodes have these facts, unless it states others."""
-    if not node:
+def with_facts(study: Study, facts: SiteFacts) -> Study:
+    """Return a study whose site has these facts."""
+    if facts == SiteFacts():
         return study
     site = study.site or Site.model_validate({})
-    made = site.node.model_copy(update=node)
+    made = site.node.model_copy(update=facts.node)
     written = {
         **site.model_dump(exclude_unset=True),
         "node": made.model_dump(exclude_unset=True),
+        "one_machine": facts.one_machine or site.one_machine,
     }
     return replace(study, site=Site.model_validate(written))
 
 
-def node_facts(study: Study, records: Records) -> dict[str, int]:
-    """Return the processors and memory of the machine that was measured, where the study states
-    none."""
+def site_facts(study: Study, records: Records) -> SiteFacts:
+    """Return the facts of the machine that was measured, where the study states none."""
     stated = study.site.node if study.site is not None else None
-    found: dict[str, int] = {}
+    if stated is not None and (stated.cores is not None or stated.machine is not None):
+        return SiteFacts()
     rows = valid_trials(records).to_dict("records")
     # Simulated nodes have cores of their own; those that are measured here share the machine's.
     shared = records.header.engine == "measure"
     cores = [int(row["cpu_cores"]) // (1 if shared else row["nodes"]) for row in rows]
-    if cores and (stated is None or (stated.cores is None and stated.machine is None)):
-        found["cores"] = min(cores)
-    return found
+    if not cores:
+        return SiteFacts()
+    return SiteFacts({"cores": min(cores)}, one_machine=shared and _is_one_machine(study))
+
+
+def _is_one_machine(study: Study) -> bool:
+    """Return whether nodes and servers of a measured study were this machine's."""
+    theirs = (getattr(each.options, "address", None) for each in study.targets.values())
+    on = [*study.factors.get("on", study.factors.get("run.on", [study.run_options.on]))]
+    return {*on} <= {None, "local", "namespaces"} and not any(theirs)
 
 
 def learn(
@@ -144,8 +152,8 @@ def learn(
     Raises HeadraceError when no cell can be learnt from.
     """
     measured = _measured(records)
-    node = node_facts(study, records)
-    simulated = SimulatedCells(_as_catalogued(plan.study), node, cancelled)
+    facts = site_facts(study, records)
+    simulated = SimulatedCells(_as_catalogued(plan.study), facts, cancelled)
     learnt_from = [t for t in plan.every if t.cell in plan.learn and t.cell in measured]
     if not learnt_from:
         raise HeadraceError(
@@ -178,7 +186,7 @@ def learn(
         if trial.cell in plan.learn | plan.check and trial.cell not in measured
     )
     ordered = _ordered(study, predicted)
-    return LearntSite(found, node, ordered, judge(ordered, limit), missing)
+    return LearntSite(found, facts, ordered, judge(ordered, limit), missing)
 
 
 def _ordered(study: Study, cells: Iterable[PredictedCell]) -> tuple[PredictedCell, ...]:

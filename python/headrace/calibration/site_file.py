@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,13 +24,26 @@ FIRST = "# Learnt by headrace calibrate"
 """The beginning of every site file that Headrace wrote: such a file may be written again."""
 
 
-def site_text(fit: SiteFit, node: Mapping[str, int], words: Sequence[str]) -> str:
-    """Return the text of a site file. `node`: facts of `[site.node]`; `words`: comments."""
+@dataclass(frozen=True)
+class SiteFacts:
+    """What a study does not state of the site that was measured."""
+
+    node: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Of `[site.node]`."""
+    one_machine: bool = False
+    """Nodes and servers were on one machine, and shared its cores."""
+
+
+def site_text(fit: SiteFit, facts: SiteFacts, words: Sequence[str]) -> str:
+    """Return the text of a site file; `words` are comments in it."""
     lines = [f"{FIRST}; simulated with: headrace simulate STUDY --site FILE"]
     for each in words:
         lines += textwrap.wrap(each, 98, initial_indent="# ", subsequent_indent="#   ")
-    if node:
-        lines += ["", "[site.node]", *(f"{name} = {value}" for name, value in node.items())]
+    if facts.one_machine:
+        lines += ["", "# Leave it out to simulate nodes and servers with cores of their own."]
+        lines += ["[site]", "one_machine = true"]
+    if facts.node:
+        lines += ["", "[site.node]", *(f"{name} = {each}" for name, each in facts.node.items())]
     tables: dict[tuple[str, ...], list[str]] = {("site", "calibration"): []}
     for each in fit.learnt:
         *place, name = each.parameter.path

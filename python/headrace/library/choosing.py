@@ -196,7 +196,7 @@ def calibrate(
     cancelled = (lambda: False) if stop is None else stop.is_set
     found = learn(loaded.study, plan, read(root), LIMIT if limit is None else limit, say, cancelled)
     words = [f"From {len(plan.learn)} cells of {loaded.study.file.name}.", *found.verdict.sentences]
-    made = site_text(found.fit, found.node, words)
+    made = site_text(found.fit, found.facts, words)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, lambda part: part.write_text(made, "utf-8"))
     return found, file

@@ -85,6 +85,10 @@ pub struct Scenario {
     /// empty.
     #[serde(default)]
     pub cache: CacheState,
+    /// All hosts are on one machine, and use the cores of the first node; memory, drives and
+    /// network are still each host's own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub one_machine: bool,
     /// Machines with job slots.
     pub nodes: Vec<HostSpec>,
     /// Machines without job slots.

@@ -10,16 +10,25 @@ use crate::ids::{RpcId, TaskId, Worker};
 use crate::remote::Stage;
 
 impl World<'_> {
+    /// Return the host whose cores a host uses.
+    pub fn cores_of(&self, host: u32) -> u32 {
+        if self.scenario.one_machine {
+            0
+        } else {
+            host
+        }
+    }
+
     /// Start work of a job's process on a host's cores.
     pub fn start_task_work(&mut self, host: u32, task: TaskId, cpu_ns: u64) {
-        let now = self.now;
+        let (host, now) = (self.cores_of(host), self.now);
         self.hosts[host as usize].cpu.start(now, Worker::Task(task), cpu_ns);
         self.set_cpu_timer(host);
     }
 
     /// Start work for a request on the cores of the host that serves it.
     pub fn start_rpc_work(&mut self, host: u32, rpc: RpcId, cpu_ns: u64) {
-        let now = self.now;
+        let (host, now) = (self.cores_of(host), self.now);
         self.hosts[host as usize].cpu.start(now, Worker::Rpc(rpc), cpu_ns);
         self.set_cpu_timer(host);
     }

@@ -80,7 +80,9 @@ def scenario_of(
 
 
 def _network(made: Scenario, site: Site) -> None:
-    """Set what the site says of connections and switches."""
+    """Set what the site says of the machine, connections and switches."""
+    if site.one_machine:
+        made["one_machine"] = True
     if (tcp := site.tcp) is not None:
         made["tcp"] = {
             "initial_window_packets": tcp.initial_window,
