@@ -37,6 +37,9 @@ pub struct IdealSpec {
     pub read_bytes_per_s: f64,
     #[serde(default)]
     pub write_bytes_per_s: f64,
+    /// Time of a flush besides that of the writes before it.
+    #[serde(default)]
+    pub flush_ns: u64,
     #[serde(default = "one")]
     pub channels: u32,
     #[serde(default)]
@@ -127,7 +130,7 @@ impl Device for IdealDrive {
         let done = match request.op {
             _ if out_of_range => now,
             // On stable storage when every earlier request is.
-            Op::Flush => self.last_done.max(now),
+            Op::Flush => self.last_done.max(now) + self.spec.flush_ns,
             _ => {
                 let service = self.service_ns(&request);
                 let Reverse(free) = self.free_at.pop().unwrap_or(Reverse(now));

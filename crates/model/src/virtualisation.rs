@@ -248,6 +248,7 @@ mod tests {
             write_ns: 1_000_000,
             read_bytes_per_s: 0.0,
             write_bytes_per_s: 0.0,
+            flush_ns: 0,
             channels: 4,
             service_time: Default::default(),
             idle_w: 0.0,

@@ -1,5 +1,4 @@
-//! Writeback of dirty files by the flushers to the drive or server, and operations that wait for it
-//! (fsync).
+//! Writeback of dirty files by the flushers to the drive or server.
 
 use headrace_model::pagecache::{Extent, PageCache, PageState, PAGE_BYTES};
 use headrace_model::slots::Id;
@@ -7,7 +6,7 @@ use headrace_model::Op as DriveOp;
 
 use crate::ids::{InstanceId, IoId, OpId};
 use crate::storage::{page_of, FLUSHER};
-use crate::world::{Content, Event, Io, IoKind, JournalState, Mounted, OpStage, World};
+use crate::world::{Content, Event, Io, IoKind, Mounted, World};
 
 /// Pages of one file that a flusher writes before it continues with the next file
 /// (MAX_WRITEBACK_PAGES).
@@ -300,61 +299,5 @@ impl World<'_> {
         group != PageCache::root()
             && h.cache.unwritten_share(group)
                 > h.writeback.dirty_ratio * if waited { 63.0 / 64.0 } else { 1.0 }
-    }
-
-    // ---- fsync ----
-
-    pub fn run_sync(&mut self, index: OpId) -> bool {
-        let op = self.ops[index];
-        let mount = self.instances[op.instance].mount;
-        let host = self.mounts[mount as usize].host as usize;
-        if op.stage == OpStage::Submitting {
-            let i = &self.instances[op.instance];
-            let dirty = self.hosts[host].cache.file_dirty_pages(i.cache_file) > 0;
-            if dirty || i.writes > 0 {
-                if !self.instances[op.instance].sync_waiters.contains(&index) {
-                    self.instances[op.instance].sync_waiters.push(index);
-                }
-                if dirty {
-                    self.make_urgent(op.instance);
-                    self.pump(mount);
-                }
-                return false;
-            }
-            self.ops[index].stage = OpStage::Submitted;
-            if let Mounted::Service(service) = self.mounts[mount as usize].mounted {
-                return self.commit_remote(index, service);
-            }
-            if let Mounted::Volume(volume) = self.mounts[mount as usize].mounted {
-                let inode =
-                    self.volumes[volume as usize].fs.inode(self.instances[op.instance].file());
-                let journal = &mut self.volumes[volume as usize].journal;
-                let pending = journal.is_dirty.get(inode as usize).copied().unwrap_or(false);
-                if pending && !self.instances[op.instance].is_metadata() {
-                    if journal.state == JournalState::Idle {
-                        journal.waiters.push(index);
-                        self.start_commit(volume);
-                    } else {
-                        journal.next_waiters.push(index);
-                    }
-                    return false;
-                }
-            }
-        }
-        self.ops[index].outstanding == 0
-    }
-
-    pub(super) fn wake_syncs(&mut self, instance: InstanceId) {
-        let i = &self.instances[instance];
-        if i.sync_waiters.is_empty() || i.writes > 0 {
-            return;
-        }
-        let host = self.mounts[i.mount as usize].host as usize;
-        if self.hosts[host].cache.file_dirty_pages(i.cache_file) > 0 {
-            return;
-        }
-        for op in std::mem::take(&mut self.instances[instance].sync_waiters) {
-            self.resume_op(op);
-        }
     }
 }

@@ -35,6 +35,7 @@ mod split;
 mod staging;
 mod steps;
 mod storage;
+mod sync;
 mod task;
 mod threads;
 mod upstream;

@@ -132,6 +132,7 @@ fn sequential_reads_per_s(scheduler: &str, rotational: bool) -> f64 {
         write_ns: 100_000,
         read_bytes_per_s: 0.0,
         write_bytes_per_s: 0.0,
+        flush_ns: 0,
         channels: 32,
         service_time: ServiceTime::Constant,
         idle_w: 0.0,

@@ -15,6 +15,7 @@ fn drive(service_ns: u64, channels: u32, service_time: ServiceTime) -> Box<dyn Q
         write_ns: service_ns,
         read_bytes_per_s: 0.0,
         write_bytes_per_s: 0.0,
+        flush_ns: 0,
         channels,
         service_time,
         idle_w: 0.0,

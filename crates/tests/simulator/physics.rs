@@ -127,6 +127,32 @@ fn fsync_waits_for_data_and_journal() {
 }
 
 #[test]
+fn fsync_of_overwritten_data_waits_for_a_flush() {
+    let end_ns = |flush_ns: u64, barrier: bool, steps: &Value| {
+        let mut scenario = alone("ext4", "noop", steps.clone());
+        let volume = &mut scenario["nodes"][0]["volumes"][0];
+        let barrier = json!({"kind": "ext4", "access_time": "never", "barrier": barrier});
+        volume["filesystem"] = barrier;
+        let ideal = json!({"capacity_bytes": 1u64 << 40, "read_ns": 10_000, "write_ns": 10_000,
+                           "flush_ns": flush_ns});
+        volume["ideal"] = ideal;
+        outcome(&scenario).end_ns
+    };
+    let fsync = json!({"do": "fsync", "file": "input"});
+    let write = |access: &str| {
+        json!({"do": "write", "file": "input", "offset_bytes": 8192, "length_bytes": 4096,
+               "access": access})
+    };
+    // The space is allocated already, so no commit of the journal flushes the drive.
+    for access in ["buffered", "direct"] {
+        let steps = json!([{"do": "repeat", "times": 10, "steps": [write(access), fsync]}]);
+        let flushes = end_ns(5_000_000, true, &steps) - end_ns(0, true, &steps);
+        assert_eq!(flushes, 50_000_000, "{access}");
+        assert_eq!(end_ns(5_000_000, false, &steps), end_ns(0, false, &steps), "{access}");
+    }
+}
+
+#[test]
 fn writers_wait_when_too_much_is_dirty() {
     // 2 GB into 3.7 GB of memory: the first 20 % are free, the rest goes at the drive's pace.
     let steps = json!([
