@@ -120,7 +120,7 @@ def test_a_damaged_profile_is_loaded_or_refused_by_name(
         name = data.draw(st.sampled_from(table.column_names))
         values = table[name].to_pylist()
         value = data.draw(st.sampled_from(COLUMN_VALUES))
-        alone = isinstance(value, (str, float)) or name == "direct"
+        alone = isinstance(value, (str, float)) or name in ("direct", "synchronous")
         values = [value] * len(values) if alone else [*values[:-1], value]
         pq.write_table(
             table.set_column(table.column_names.index(name), name, pa.array(values)), steps

@@ -175,6 +175,34 @@ mapped.close()
     assert (job.steps.op == Op.MAP).any()
 
 
+def test_syncs_of_files_and_directories_with_their_times(tmp_path: Path) -> None:
+    code = """
+import os, sys
+folder, calls = os.open(sys.argv[1], os.O_RDONLY), 0
+plain = os.open(sys.argv[1] + "/plain", os.O_WRONLY | os.O_CREAT)
+for flag, name in ((os.O_SYNC, "sync"), (os.O_DSYNC, "dsync")):
+    log = os.open(f"{sys.argv[1]}/{name}", os.O_WRONLY | os.O_CREAT | flag)
+    os.write(log, bytes(100))
+for sync in (os.fsync, os.fdatasync):
+    os.write(plain, bytes(50000))
+    sync(plain)
+    sync(folder)
+null = os.open("/dev/null", os.O_WRONLY)
+try: os.fsync(null)
+except OSError: pass
+"""
+    job, code_of_exit = recorded(python(code, tmp_path), tmp_path)
+    assert code_of_exit == 0
+    made = {file.path: file for file in job.files}
+    marked = {name: made[f"{tmp_path}/{name}"].synchronous for name in ("plain", "sync", "dsync")}
+    assert marked == {"plain": False, "sync": True, "dsync": True}
+    syncs = job.steps.take(job.steps.op == Op.SYNC)
+    paths = [job.files[number].path for number in syncs.file.tolist()]
+    assert paths == 2 * [f"{tmp_path}/plain", str(tmp_path)]
+    # 50 kB reach the drive in more than the time of a call that does nothing.
+    assert (syncs.end_ns - syncs.start_ns)[::2].min() > 5_000
+
+
 def test_killed_in_the_middle(data: Path, tmp_path: Path) -> None:
     code = """
 import os, signal, sys

@@ -184,6 +184,27 @@ def test_steps_of_the_simulator_hold_every_read_in_order() -> None:
     assert not any(step["do"] in ("compute", "wait") or "cpu_ns" in step for step in fast)
 
 
+def test_writes_to_a_synchronous_file_have_a_sync_after_each(tmp_path: Path) -> None:
+    rows = [
+        (0, MS, 0, Op.WRITE, 0, 0, 100, 0),
+        (2 * MS, 3 * MS, 0, Op.WRITE, 0, 100, 100, 0),
+        (3 * MS, 4 * MS, 0, Op.WRITE, 1, 0, 50, 0),
+        (4 * MS, 5 * MS, 0, Op.WRITE, 1, 50, 50, 0),
+        (6 * MS, 9 * MS, 0, Op.SYNC, 1, 0, 0, 0),
+    ]
+    files = (RecordedFile("/data/log", 500, synchronous=True), RecordedFile("/data/out", 500))
+    save(Recording("job", "test", files, columns(rows), 10 * MS), tmp_path / "job.toml")
+    job = load(str(tmp_path / "job.toml"))
+    assert [file.synchronous for file in job.files] == [True, False]
+    assert summarise(job).syncs == 3
+    done = [(step["do"], step.get("file")) for step in scenario_steps(job, ["log", "out"])]
+    assert [each for each in done if each[0] != "wait"] == [
+        *2 * [("sequence", "log"), ("fsync", "log")],
+        ("sequence", "out"),
+        ("fsync", "out"),
+    ]
+
+
 @pytest.mark.parametrize("name", list(names("profiles")))
 def test_profiles_of_the_catalog_can_be_replayed_or_say_why_not(name: str) -> None:
     table = entry("profiles", name).table

@@ -5,6 +5,7 @@ use core::ffi::CStr;
 use libc::{c_char, c_int, c_uint};
 
 use crate::descriptors::{self, known_file_of};
+use crate::kernel;
 use crate::names;
 use crate::process::{self, end};
 use crate::real;
@@ -288,6 +289,16 @@ on_paths_at! {
     "unlinkat" unlinkat Unlink (at, path, flags: c_int);
 }
 
+/// Return the number of the directory that was synced, as a program does after it has made or removed
+/// a file.
+fn directory_of(fd: c_int, done: c_int) -> Option<u32> {
+    let is_directory = |facts: libc::stat| facts.st_mode & libc::S_IFMT == libc::S_IFDIR;
+    if done < 0 || process::is_borrowed() || !kernel::facts(fd as isize).is_some_and(is_directory) {
+        return None;
+    }
+    names::with_link(&names::descriptor_link(fd), |path| path.map(names::path))
+}
+
 macro_rules! syncs {
     ($($name:literal $hook:ident;)*) => {$(
         /// # Safety
@@ -295,10 +306,15 @@ macro_rules! syncs {
         #[no_mangle]
         pub unsafe extern "C-unwind" fn $hook(fd: c_int) -> c_int {
             let real = real!($name as unsafe extern "C-unwind" fn(c_int) -> c_int);
-            let Some(file) = descriptors::file_of(fd) else { return real(fd) };
+            if !process::active() {
+                return real(fd);
+            }
+            let known = descriptors::file_of(fd);
             let begun = begin();
             let done = real(fd);
-            end(begun, Op::Sync, Call { file, failed: done < 0, ..Call::default() });
+            if let Some(file) = known.or_else(|| directory_of(fd, done)) {
+                end(begun, Op::Sync, Call { file, failed: done < 0, ..Call::default() });
+            }
             done
         }
     )*};

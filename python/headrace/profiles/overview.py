@@ -32,7 +32,7 @@ def overview_rows(recording: Recording, summary: Summary) -> list[tuple[str, str
         ("work between reads", f"median {work[1]}; nine in ten {work[0]} to {work[2]}"),
         ("written", f"{format_amount(summary.bytes_written)} in {summary.writes} writes"),
         ("other calls", f"open {summary.opens}, stat {summary.stats}, seek {summary.seeks}, "
-                        f"map {summary.maps}"),
+                        f"map {summary.maps}, fsync {summary.syncs}"),
         ("not seen", _unseen(recording.unseen)),
         ("software", f"{summary.software_files} files, {format_amount(summary.software_bytes)} "
                      f"read; left out of all above"),

@@ -157,9 +157,10 @@ class _Names:
         number = self._file(path)
         old = self.files[number]
         if not known or (old.bytes == 0 and size > 0 and not old.created):
-            self.files[number] = RecordedFile(
-                path, size, created, direct or old.direct, old.software
-            )
+            old = replace(old, bytes=size, created=created, direct=direct or old.direct)
+        # Journals of databases are also opened by tools that only read them.
+        synchronous = old.synchronous or bool(flags & os.O_DSYNC)
+        self.files[number] = replace(old, synchronous=synchronous)
         return number
 
     def index(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

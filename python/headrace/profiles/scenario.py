@@ -12,6 +12,7 @@ import numpy as np
 
 from headrace.profiles.prefetching import Prefetch, prefetch
 from headrace.profiles.steps import Op, Recording
+from headrace.profiles.synchronous import explicit
 from headrace.profiles.timeline import Timeline, timeline
 from headrace.scenario import Access, AccessList, Step
 
@@ -44,6 +45,7 @@ def scenario_steps(
     cost nothing. `ahead`: reads that a thread of the job did ahead of the work run ahead of it, as
     far as the recording shows; without it, and in a replay, they come one after the other.
     """
+    recording = explicit(recording)
     line = timeline(
         recording.steps,
         recording.files,

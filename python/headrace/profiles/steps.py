@@ -91,6 +91,8 @@ class RecordedFile:
     direct: bool = False
     """Opened with O_DIRECT, bypassing the page cache."""
     software: bool = False
+    synchronous: bool = False
+    """Opened with O_SYNC or O_DSYNC: each write waits until its data is on stable storage."""
 
 
 @dataclass(frozen=True)
@@ -264,7 +266,8 @@ def save(recording: Recording, path: Path) -> None:
     recording = recording.with_data_first()
     text = _table_text(recording, path)
     table = _steps_table(recording)
-    numbers = [name for name in table.column_names if name not in ("op", "direct")]
+    others = ("op", "direct", "synchronous")
+    numbers = [name for name in table.column_names if name not in others]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(
@@ -331,7 +334,8 @@ def _steps_table(recording: Recording) -> Any:
     """Return the steps, and in the metadata the files of software."""
     steps = recording.steps
     software = [[file.path, file.bytes] for file in recording.files if file.software]
-    access = np.array([file.direct for file in recording.files] or [False])[steps.file]
+    direct = np.array([file.direct for file in recording.files] or [False])[steps.file]
+    synchronous = np.array([file.synchronous for file in recording.files] or [False])[steps.file]
     return pa.table(
         {
             **{name: pa.array(getattr(steps, name)) for name in ("start_ns", "end_ns")},
@@ -340,7 +344,8 @@ def _steps_table(recording: Recording) -> Any:
             },
             "op": pa.array(steps.op.astype(np.int8)),
             **{name: pa.array(getattr(steps, name)) for name in ("offset", "length", "cpu_ns")},
-            "direct": pa.array(access),
+            "direct": pa.array(direct),
+            "synchronous": pa.array(synchronous),
         },
         metadata={
             "headrace.profile.version": str(PROFILE_VERSION),
@@ -359,11 +364,17 @@ def load(name: str) -> Recording:
     """Return a recorded profile. Raises StudyError if it is no profile, HeadraceError if it has no
     recorded steps."""
     table, folder = profile_table(name)
-    steps, direct, software = load_steps(table, folder)
+    steps, opened, software = load_steps(table, folder)
     recorded = table.recorded
     files = (
         *(
-            RecordedFile(each.path or each.name, each.bytes, each.share == "new", number in direct)
+            RecordedFile(
+                each.path or each.name,
+                each.bytes,
+                each.share == "new",
+                direct=number in opened.direct,
+                synchronous=number in opened.synchronous,
+            )
             for number, each in enumerate(table.files)
         ),
         *software,
@@ -392,10 +403,20 @@ def load(name: str) -> Recording:
     )
 
 
+@dataclass(frozen=True)
+class OpenedWith:
+    """Numbers of the files that were opened with a flag."""
+
+    direct: frozenset[int]
+    """O_DIRECT."""
+    synchronous: frozenset[int]
+    """O_SYNC or O_DSYNC."""
+
+
 def load_steps(
     table: CatalogProfile, folder: Path
-) -> tuple[Steps, set[int], tuple[RecordedFile, ...]]:
-    """Return the steps in a profile's steps file, the files opened with O_DIRECT, and the files of
+) -> tuple[Steps, OpenedWith, tuple[RecordedFile, ...]]:
+    """Return the steps in a profile's steps file, how files were opened, and the files of
     software."""
     if table.steps_file is None:
         raise HeadraceError(
@@ -429,13 +450,10 @@ def load_steps(
     steps = Steps(*(_column(path, read, name) for name in COLUMNS))
     software = _software(path, metadata.get(b"headrace.profile.software", b"[]"))
     _check(path, steps, len(table.files) + len(software))
-    if "direct" not in read.column_names:
-        return steps, set[int](), software
-    marked = read["direct"]
-    if not pa.types.is_boolean(marked.type) or marked.null_count:
-        raise _wrong(path, "direct", "must hold true or false in every row")
-    chosen = np.asarray(marked.to_numpy(zero_copy_only=False), bool)
-    return steps, set(np.unique(steps.file[chosen]).tolist()), software
+    opened = OpenedWith(
+        *(_marked(path, read, name, steps.file) for name in ("direct", "synchronous"))
+    )
+    return steps, opened, software
 
 
 def _wrong(path: Path, field: str, problem: str, given: str = "") -> StudyError:
@@ -445,6 +463,18 @@ def _wrong(path: Path, field: str, problem: str, given: str = "") -> StudyError:
 def _version(text: bytes) -> int:
     """Return the version of a steps file; a newer one than any if it is no number."""
     return int(text) if text.isdigit() and len(text) < 9 else PROFILE_VERSION + 1
+
+
+def _marked(path: Path, table: pa.Table, name: str, files: Ints) -> frozenset[int]:  # pyright: ignore[reportUnknownParameterType]
+    """Return the files whose steps a column marks; none without the column. Raises StudyError for
+    a column of another type, or with missing values."""
+    if name not in table.column_names:
+        return frozenset()
+    column = table[name]
+    if not pa.types.is_boolean(column.type) or column.null_count:
+        raise _wrong(path, name, "must hold true or false in every row")
+    chosen = np.asarray(column.to_numpy(zero_copy_only=False), bool)
+    return frozenset(np.unique(files[chosen]).tolist())
 
 
 def _column(path: Path, table: pa.Table, name: str) -> Ints:  # pyright: ignore[reportUnknownParameterType]

@@ -74,10 +74,13 @@ class _Reader:
         """I/O interfaces that the job used and strace cannot see into."""
         self.holes = 0
 
-    def file(self, path: str, *, created: bool = False, direct: bool = False) -> int:
+    def file(self, path: str, flags: str = "", *, created: bool = False) -> int:
+        """Return the number of a file; `flags`: the arguments that it is opened with."""
         if path not in self._numbers:
             self._numbers[path] = len(self.files)
-            self.files.append(RecordedFile(path, 0, created, direct, is_software(path)))
+            direct, synchronous = "O_DIRECT" in flags, "O_SYNC" in flags or "O_DSYNC" in flags
+            software = is_software(path)
+            self.files.append(RecordedFile(path, 0, created, direct, software, synchronous))
         return self._numbers[path]
 
     def call(self, pid: int, at_ns: int, text: str) -> None:
@@ -196,9 +199,7 @@ class _Reader:
             ):
                 return None
             created = "O_TRUNC" in arguments or ("O_CREAT" in arguments and "O_EXCL" in arguments)
-            file = self.file(
-                path, created=created or name == "creat", direct="O_DIRECT" in arguments
-            )
+            file = self.file(path, arguments, created=created or name == "creat")
             process.open[result] = _Open(file)
             return Op.OPEN, file, 0, 0
         if name in _STATS:

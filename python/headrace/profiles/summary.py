@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.profiles.steps import Ints, Op, RecordedFile, Recording, Steps
+from headrace.profiles.synchronous import sync_calls
 from headrace.profiles.timeline import timeline
 
 
@@ -45,6 +46,8 @@ class Summary:
     stats: int
     seeks: int
     maps: int
+    syncs: int
+    """Calls of fsync and fdatasync, and writes to files opened with O_SYNC or O_DSYNC."""
     read_size_percentiles: tuple[float, ...]
     read_size_buckets: tuple[tuple[int, int], ...]
     """(power of two that the size is below, reads)."""
@@ -145,6 +148,7 @@ def summarise(recording: Recording) -> Summary:
         stats=counts[Op.STAT],
         seeks=counts[Op.SEEK],
         maps=counts[Op.MAP],
+        syncs=int((sync_calls(recording) & about_data).sum()),
         read_size_percentiles=_percentiles(sizes),
         read_size_buckets=tuple(zip((1 << powers).tolist(), numbers.tolist(), strict=True)),
         sequential_fraction=follows.sequential / follows.reads if follows.reads else 0.0,
