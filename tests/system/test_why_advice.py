@@ -225,19 +225,72 @@ for number in range(int(sys.argv[2])):
     os.pwrite(file, bytes(8192), 8192 * number)
     os.fsync(file)
 """
+SYNCHRONOUS = """
+import os, sys
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_DSYNC)
+for number in range(int(sys.argv[2])):
+    os.pwrite(file, bytes(8192), 8192 * number)
+"""
+COMMITS = """
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1])
+database.execute("create table if not exists runs (number integer)")
+for number in range(int(sys.argv[2])):
+    database.execute("insert into runs values (?)", (number,))
+    database.commit()
+"""
+CHECKPOINTS = """
+import os, sys
+for number in range(int(sys.argv[2])):
+    with open(sys.argv[1], "wb") as file:
+        file.write(bytes(16 << 20))
+        file.flush()
+        os.fsync(file.fileno())
+"""
 
 
 @needs_root
-def test_writes_that_wait_are_named(workspace: Workspace, context: TargetContext) -> None:
+@pytest.mark.parametrize(
+    ("code", "least", "calls", "fewer"),
+    [
+        (FSYNCS, 50, "fsyncs", "one fsync instead of 10"),
+        (SYNCHRONOUS, 50, "synchronous writes", "one synchronous write instead of 10"),
+        (COMMITS, 20, "fsyncs", "one fsync instead of 10"),
+        (CHECKPOINTS, 5, "fsyncs", ""),
+    ],
+    ids=["fsync", "O_DSYNC", "sqlite", "checkpoints"],
+)
+def test_writes_that_wait_are_named_and_simulated(
+    workspace: Workspace, context: TargetContext, code: str, least: int, calls: str, fewer: str
+) -> None:
     target = made("block", drive="seagate-st3750640ns", size="256 MiB")
     directory = target.prepare(context).directory
     try:
-        command = (sys.executable, "-c", FSYNCS, f"{directory}/a file")
-        verdict, ended = decided(lambda times: why(workspace, *command, str(times)), 50)
+        command = (sys.executable, "-c", code, f"{directory}/a file")
+        verdict, ended = decided(lambda times: why(workspace, *command, str(times)), least)
         assert verdict["limit"]["kind"] == "block", ended.stderr
         access = verdict["limit"]["access"]
-        assert access["slowest_other"] == "fsyncs"
+        assert access["slowest_other"] == calls
         assert access["slow_others"] * access["slow_other_s"] > 0.8 * access["waited_s"]
-        assert re.search(r"Limit: \w+: \d+ fsyncs of [\d.]+ ms; [\d.]+ \wB written", ended.stderr)
+        assert access["slow_other_files"][0].startswith(f"{directory}/a file")
+        named = rf"Limit: \w+: \d+ {calls} of [\d.]+ m?s \(a file.*\); [\d.]+ \wB written"
+        assert re.search(named, ended.stderr), ended.stderr
+        if not honest(verdict, ended.stderr):
+            return
+        advice = verdict["advice"]
+        seconds = {each["name"]: each["seconds"] for each in advice["changes"]}
+        waits_s = access["slow_others"] * access["slow_other_s"]
+        rest_s = advice["present_s"] - waits_s
+        if fewer:
+            assert seconds[fewer] == pytest.approx(rest_s + waits_s / 10, abs=0.15 * waits_s)
+            # A flush of capacitors is nothing, of flash about a millisecond; of a disk, a rotation.
+            protected_s = seconds["an NVMe drive with power-loss protection"]
+            assert protected_s < seconds["a SATA SSD"] < rest_s + 0.3 * waits_s
+        else:
+            assert seconds["a SATA SSD"] < rest_s + 0.5 * waits_s
+            assert not any("instead of" in name for name in seconds)
+        shown = workspace.run("profile", "show", "kept/profile.toml")
+        assert re.search(named, shown.stdout), shown.stdout
+        assert (fewer or "a SATA SSD") in " ".join(shown.stdout.split())
     finally:
         target.release(context)

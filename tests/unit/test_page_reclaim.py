@@ -18,7 +18,8 @@ from headrace.study import load_study_text
 from headrace.study.resolve import resolve
 from headrace.system import machine_facts
 from headrace.verdict.present import ReadTimes
-from headrace.verdict.simulating import SATA_SSD, Variant, simulated_advice
+from headrace.verdict.simulating import simulated_advice
+from headrace.verdict.variants import SATA_SSD, Variant
 from headrace.verdict.volumes import catalog_volume
 
 # The page cache has 80 MiB: the kernel takes 256, the job 4.
@@ -103,6 +104,27 @@ def test_the_machine_says_whether_it_has_generations(
         path.write_text(switches)
     monkeypatch.setattr(machine_facts, "LRU_GEN", path)
     assert machine_facts.multi_generational_lru() is has
+
+
+@pytest.mark.parametrize(
+    ("settings", "ratios"),
+    [
+        ({"background_ratio": "10", "ratio": "20"}, (0.1, 0.2)),
+        ({"background_ratio": "10", "bytes": "999999999999999"}, (0.1, 1.0)),
+        (None, None),
+    ],
+)
+def test_when_the_machine_writes_dirty_pages(
+    settings: dict[str, str] | None,
+    ratios: tuple[float, float] | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(machine_facts, "VM", tmp_path)
+    if settings is not None:
+        for name in ("background_ratio", "ratio", "background_bytes", "bytes"):
+            (tmp_path / f"dirty_{name}").write_text(f"{settings.get(name, '0')}\n")
+    assert machine_facts.writeback_ratios() == ratios
 
 
 @pytest.mark.parametrize(("has", "rule"), [(True, "mglru"), (False, "workingset")])

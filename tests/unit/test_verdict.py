@@ -140,6 +140,26 @@ def test_a_thread_that_waits_for_its_client_librarys_reader_waits_for_the_connec
         ),
         (
             seen(
+                TimeShare("block", "sda1", 6.0),
+                accesses=(
+                    replace(
+                        RANDOM,
+                        other_calls_s=RANDOM.waited_s,
+                        slowest_other="fsyncs",
+                        slow_others=500,
+                        slow_other_s=8e-3,
+                        slow_other_files=("/data/a.db-journal", "/data/a.db"),
+                        bytes_written=4096,
+                    ),
+                ),
+            ),
+            "block",
+            "Limit: sda1: 500 fsyncs of 8 ms (a.db-journal, 1 more); 4.10 kB written. Change: "
+            "storage that answers at once would save 100 %, at most; fewer fsyncs, too: each waits "
+            "for the drive, so group several commits into one.",
+        ),
+        (
+            seen(
                 TimeShare("memory", "", 4.0),
                 TimeShare("block", "abcd", 3.0),
                 TimeShare("wait-cpu", "", 2.0),

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 LRU_GEN = Path("/sys/kernel/mm/lru_gen/enabled")
+VM = Path("/proc/sys/vm")
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,23 @@ def multi_generational_lru() -> bool:
         return False
     # The first bit is the main switch (Documentation/admin-guide/mm/multigen_lru.rst).
     return int(switches, 16) & 1 == 1
+
+
+def writeback_ratios() -> tuple[float, float] | None:
+    """Return the parts of memory that may be dirty until this machine's kernel writes them, and
+    until writers wait; None where they cannot be read."""
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+    def ratio(name: str) -> float:
+        # Of the two settings the one that was set last counts; the other one is 0.
+        given_bytes = int((VM / f"{name}_bytes").read_text())
+        given = int((VM / f"{name}_ratio").read_text()) / 100
+        return min(1.0, given_bytes / memory_bytes if given_bytes else given)
+
+    try:
+        return ratio("dirty_background"), ratio("dirty")
+    except (OSError, ValueError):
+        return None
 
 
 @cache

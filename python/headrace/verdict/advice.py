@@ -9,6 +9,9 @@ TRUSTED = 0.15
 STORAGE_MODEL_ERROR = 0.2
 """Error of the time on a drive of the catalog: assumption, between the medians of docs/profiles.md
 for disks (11 %) and SSDs (36 %, most of it CPU time)."""
+SYNC_MODEL_ERROR = 1.0
+"""The same of syncs on a drive of the catalog: assumption. Its flush is modelled as the programming
+of what is in its buffer, and has not been compared with drives."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +20,8 @@ class SimulatedChange:
 
     name: str
     seconds: float
+    model_error: float = STORAGE_MODEL_ERROR
+    """Of the time that is spent on its storage."""
 
 
 @dataclass(frozen=True)
@@ -50,5 +55,5 @@ class Advice:
         """Return how far the saved part may be off: by the error of the present simulation, by that
         of the time that is still spent on storage, and by the time that it waited for CPUs, which
         another run does not wait again."""
-        waits_s = STORAGE_MODEL_ERROR * max(0.0, change.seconds - self.at_once_s)
+        waits_s = change.model_error * max(0.0, change.seconds - self.at_once_s)
         return abs(self.error) + (waits_s + self.wait_cpu_s) / self.present_s

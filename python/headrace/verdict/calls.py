@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,11 @@ _CALLS = {
     Op.UNLINK: "removals", Op.TRUNCATE: "truncations", Op.ALLOCATE: "allocations",
     Op.RESERVE: "allocations",
 }  # fmt: skip
+_FILES_MOST = 100
+"""So many files of calls that waited are named."""
+_SYNCHRONOUS, _DIRECT = 100, 101
+_WRITES = {_SYNCHRONOUS: "synchronous writes", _DIRECT: "direct writes"}
+"""Writes that bypass the page cache, or wait until their data is on stable storage."""
 
 
 def cached_most_ns(length: Ints) -> npt.NDArray[np.float64]:
@@ -99,9 +104,8 @@ def _access(
     slow_reads = is_read(steps)[slow]
     lost = _lost(reads, recording) if place.kind == "block" else np.zeros(len(reads), bool)
     written = steps.length[steps.op == Op.WRITE]
-    slowest, slow_others, slow_other_s = _slowest(
-        steps.op[slow][~slow_reads], lasted_s[~slow_reads]
-    )
+    others = steps.take(slow).take(~slow_reads)
+    slowest = _slowest(others, _kinds(others, recording), recording)
     return Access(
         place=place,
         reads=len(reads),
@@ -122,22 +126,46 @@ def _access(
         slow_read_s=float(lasted_s[slow_reads].mean()) if slow_reads.any() else 0.0,
         again_s=float((reads.end_ns - reads.start_ns)[lost].sum() * 1e-9),
         other_calls_s=float(lasted_s[~slow_reads].sum()),
-        slowest_other=slowest,
-        slow_others=slow_others,
-        slow_other_s=slow_other_s,
+        slowest_other=slowest.name,
+        slow_others=slowest.number,
+        slow_other_s=slowest.mean_s,
+        slow_other_files=slowest.files,
     )
 
 
-def _slowest(
-    operations: npt.NDArray[np.integer[Any]], lasted_s: npt.NDArray[np.floating[Any]]
-) -> tuple[str, int, float]:
-    """Return the kind of call that lasted longest in all, how many there are and their mean."""
-    if not len(operations):
-        return "", 0, 0.0
-    kinds = np.unique(operations).tolist()
-    slowest = max(kinds, key=lambda kind: lasted_s[operations == kind].sum())
-    lasted = lasted_s[operations == slowest]
-    return _CALLS.get(Op(slowest), "other calls"), len(lasted), float(lasted.mean())
+class _SlowCalls(NamedTuple):
+    """Calls of one kind that waited."""
+
+    name: str = ""
+    number: int = 0
+    mean_s: float = 0.0
+    files: tuple[str, ...] = ()
+    """The file that they waited for longest comes first."""
+
+
+def _kinds(steps: Steps, recording: Recording) -> Ints:
+    """Return the operation of each step, and of writes how they are made."""
+    synchronous = np.array([file.synchronous for file in recording.files] or [False])
+    direct = np.array([file.direct for file in recording.files] or [False])
+    kinds = np.where(direct[steps.file], _DIRECT, steps.op)
+    kinds = np.where(synchronous[steps.file], _SYNCHRONOUS, kinds)
+    return np.where(steps.op == Op.WRITE, kinds, steps.op)
+
+
+def _slowest(steps: Steps, kinds: Ints, recording: Recording) -> _SlowCalls:
+    """Return the kind of call that lasted longest in all."""
+    if not len(steps):
+        return _SlowCalls()
+    lasted_s = (steps.end_ns - steps.start_ns) * 1e-9
+    found = np.unique(kinds).tolist()
+    slowest = max(found, key=lambda kind: lasted_s[kinds == kind].sum())
+    chosen = kinds == slowest
+    file, lasted_s = steps.file[chosen], lasted_s[chosen]
+    waited_s = np.bincount(file, lasted_s)
+    by_file = sorted(np.unique(file).tolist(), key=lambda each: -waited_s[each])
+    name = _WRITES.get(slowest) or _CALLS.get(Op(slowest), "other calls")
+    paths = tuple(recording.files[number].path for number in by_file[:_FILES_MOST])
+    return _SlowCalls(name, len(file), float(lasted_s.mean()), paths)
 
 
 def _lost(reads: Steps, recording: Recording) -> npt.NDArray[np.bool_]:

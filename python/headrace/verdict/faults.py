@@ -21,7 +21,8 @@ from headrace.verdict.advice import Advice
 from headrace.verdict.observation import Observation, PageFaults
 from headrace.verdict.places import places_of
 from headrace.verdict.present import ReadTimes, completed
-from headrace.verdict.simulating import Variant, alternatives, simulated_advice
+from headrace.verdict.simulating import simulated_advice
+from headrace.verdict.variants import Variant, alternatives
 from headrace.verdict.volumes import READ_AHEAD, present_volume
 
 _LEAST = 20

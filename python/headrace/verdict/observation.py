@@ -64,6 +64,8 @@ class Access:
     """Calls of this kind that waited."""
     slow_other_s: float = 0.0
     """Mean time of one of these."""
+    slow_other_files: tuple[str, ...] = ()
+    """Their files, at most 100; the one that they waited for longest comes first."""
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,11 @@ def places_of(paths: Iterable[str]) -> dict[str, StoragePlace]:
     by_folder: dict[Path, StoragePlace] = {}
     found: dict[str, StoragePlace] = {}
     for path in paths:
-        folder = Path(path).parent if path.startswith("/") else None
-        if folder is None:
+        if not path.startswith("/"):
             found[path] = UNKNOWN  # a hashed name
             continue
+        # A directory that was synced may be where a filesystem is mounted.
+        folder = Path(path) if os.path.isdir(path) else Path(path).parent  # noqa: PTH112
         if folder not in by_folder:
             by_folder[folder] = _place_of(folder)
         found[path] = by_folder[folder]

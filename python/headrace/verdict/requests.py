@@ -19,7 +19,8 @@ from headrace.targets.scenario import filesystem
 from headrace.verdict.advice import Advice
 from headrace.verdict.observation import ConnectionUse, Observation
 from headrace.verdict.present import ReadTimes
-from headrace.verdict.simulating import SATA_SSD, Variant, simulated_advice
+from headrace.verdict.simulating import simulated_advice
+from headrace.verdict.variants import SATA_SSD, Variant
 from headrace.verdict.volumes import READ_AHEAD, catalog_volume
 
 _LEAST = 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -16,38 +16,23 @@ from headrace.engine.simulate.outcome import SimulatedOutcome
 from headrace.engine.simulate.simulator import Cores, ScenarioRefusal
 from headrace.errors import HeadraceError
 from headrace.profiles.scenario import scenario_steps
-from headrace.profiles.steps import Ints, Op, Recording, Steps
+from headrace.profiles.steps import Op, Recording, Steps
 from headrace.profiles.summary import covered_bytes, is_read
-from headrace.scenario import PlacedFileSet, Scenario, Step, VolumeSpec
-from headrace.system.machine_facts import multi_generational_lru
+from headrace.scenario import PlacedFileSet, Scenario, Step
+from headrace.system.machine_facts import multi_generational_lru, writeback_ratios
 from headrace.targets.scenario import host
 from headrace.verdict.advice import Advice, SimulatedChange
 from headrace.verdict.calls import jumps, waited
 from headrace.verdict.observation import StoragePlace
 from headrace.verdict.present import ReadTimes, completed, recorded_times
-from headrace.verdict.volumes import at_once, catalog_volume, present_volume
+from headrace.verdict.variants import Variant, alternatives, memories, with_memory
+from headrace.verdict.volumes import at_once, present_volume
+from headrace.verdict.writes import WriteTimes, copy_rate, grouped, recorded_writes
 
-SATA_SSD = "samsung-870-evo-1tb"
-NVME = "samsung-pm9a3-3.84tb"
 _REGION = 2 << 20
 """Reads in order are hits of the page cache, or not, in pieces of this size."""
-_LARGE_READ_AHEAD = 4 << 20
-_SOME_JUMPS = 0.1
-"""From this share of reads elsewhere on, order is an alternative."""
 _STEPS_MOST = 3_000_000
 _MAPPED_MOST = 0.1
-
-
-@dataclass(frozen=True)
-class Variant:
-    """Storage and memory on which the program is simulated."""
-
-    name: str
-    volume: VolumeSpec
-    reordered: bool = False
-    """Data of files is in the order in which it is read."""
-    memory_bytes: int = 0
-    """Of the job and its page cache; 0: that of this machine."""
 
 
 def advise(
@@ -67,18 +52,19 @@ def advise(
         number for number, file in enumerate(recording.files) if places.get(file.path) == place
     ]
     reads = recording.steps.take(is_read(recording.steps) & np.isin(recording.steps.file, files))
-    _check(reads.op, reads.length, len(recording.steps))
-    most_read = max(files, key=lambda number: int(reads.length[reads.file == number].sum()))
+    writes = recorded_writes(recording, files)
+    _check(reads, writes, len(recording.steps))
     times = recorded_times(recording, files)
-    if measure:
+    if measure and not writes.most:
+        most_read = max(files, key=lambda number: int(reads.length[reads.file == number].sum()))
         times = completed(times, Path(recording.files[most_read].path), place)
     kept = replace(recording, steps=recording.steps.take(_kept(recording, files)), cpu_wait_ns=0)
-    present = present_volume(place, times)
-    others = alternatives(place, present, times, kept)
+    present = present_volume(place, times, writes)
+    others = alternatives(place, present, times, kept, writes)
     if memory_bytes:
-        others = _memories(present, memory_bytes, _covered(reads)) + [
-            replace(each, memory_bytes=memory_bytes) for each in others if not each.reordered
-        ]
+        others = memories(present, memory_bytes, _covered(reads)) + with_memory(
+            others, memory_bytes
+        )
     return simulated_advice(
         kept, files, Variant("", present, memory_bytes=memory_bytes), others, recording, times
     )
@@ -107,27 +93,19 @@ def simulated_advice(
     if not advice.trusted:
         return advice
     changes = tuple(
-        SimulatedChange(variant.name, found)
+        SimulatedChange(variant.name, found, variant.model_error)
         for variant, found in zip(others, seconds[2:], strict=True)
     )
     return replace(advice, changes=changes)
 
 
-def _memories(present: VolumeSpec, memory_bytes: int, needed: int) -> list[Variant]:
-    """More memory than the program has: twice, and enough for all that it reads."""
-    enough = memory_bytes + needed
-    found = [Variant("memory for all that it reads", present, memory_bytes=enough)]
-    if 2 * memory_bytes < enough:
-        found.insert(0, Variant("twice the memory", present, memory_bytes=2 * memory_bytes))
-    return found
-
-
-def _check(op: Ints, length: Ints, steps: int) -> None:
-    if not len(op):
+def _check(reads: Steps, writes: WriteTimes, steps: int) -> None:
+    if not len(reads) and not writes.most:
         raise HeadraceError("no reads to simulate were recorded")
     if steps > _STEPS_MOST:
         raise HeadraceError(f"{steps} steps are too many to simulate here")
-    if int(length[op == Op.MAPPED_READ].sum()) > _MAPPED_MOST * int(length.sum()):
+    mapped = reads.length[reads.op == Op.MAPPED_READ].sum()
+    if not writes.most and int(mapped) > _MAPPED_MOST * int(reads.length.sum()):
         raise HeadraceError("it reads through maps, whose waits have no recorded times")
 
 
@@ -135,11 +113,15 @@ def _kept(recording: Recording, files: Sequence[int]) -> npt.NDArray[np.bool_]:
     """Return which steps are simulated: those on the place whose data was not in the page cache.
 
     The time of the others stays as it was. A read elsewhere tells by its own time; reads in order
-    are hits of read-ahead if a read of the same piece waited.
+    are hits of read-ahead if a read of the same piece waited. Syncs that did not wait had nothing
+    to write.
     """
     steps = recording.steps
     kept = np.isin(steps.file, files) & (steps.op != Op.MAPPED_READ)
+    kept &= (steps.op != Op.SYNC) | waited(steps)
     at = np.flatnonzero(kept & is_read(steps))
+    if not len(at):
+        return kept
     reads = steps.take(at)
     slow, jumped = waited(reads), jumps(reads)
     order = np.lexsort((reads.start_ns, reads.file))
@@ -154,37 +136,12 @@ def _kept(recording: Recording, files: Sequence[int]) -> npt.NDArray[np.bool_]:
     return kept
 
 
-def alternatives(
-    place: StoragePlace, present: VolumeSpec, times: ReadTimes, recording: Recording
-) -> list[Variant]:
-    """Return other storage than the present."""
-    ahead = cast("VolumeSpec", {**present, "read_ahead_bytes": _LARGE_READ_AHEAD})
-    found = [Variant("read-ahead of 4 MiB", ahead)]
-    reads = recording.steps.take(is_read(recording.steps))
-    # How much order would save depends on the rate.
-    if times.rate_bytes_per_s is not None and len(reads) and jumps(reads).mean() > _SOME_JUMPS:
-        found.append(Variant("files in reading order", ahead, reordered=True))
-    if place.kind == "network" and "ideal" in present:
-        own = dict(present["ideal"])
-        half = {**own, "read_ns": int(cast("int", own["read_ns"])) // 2}
-        fast = {**own, "read_bytes_per_s": 10 * cast("float", own["read_bytes_per_s"])}
-        return [
-            *found,
-            Variant("half the latency", cast("VolumeSpec", {**present, "ideal": half})),
-            Variant("a link of 10 times the rate", cast("VolumeSpec", {**present, "ideal": fast})),
-            Variant("a local copy on a SATA SSD", catalog_volume(SATA_SSD)),
-        ]
-    return [
-        *found,
-        Variant("a SATA SSD", catalog_volume(SATA_SSD)),
-        Variant("an NVMe drive", catalog_volume(NVME)),
-    ]
-
-
 def _scenario(recording: Recording, files: Sequence[int], variant: Variant) -> Scenario:
     volume = variant.volume
     names = [f"f{number}" for number in range(len(recording.files))]
     used = _in_reading_order(recording) if variant.reordered else recording
+    if variant.grouped > 1:
+        used = grouped(used, variant.grouped)
     steps: list[Step] = scenario_steps(used, names, software=True)
     sizes = {number: recording.files[number].bytes for number in files}
     for number in files:
@@ -195,6 +152,9 @@ def _scenario(recording: Recording, files: Sequence[int], variant: Variant) -> S
     node["memory_bytes"] = max(_memory_bytes(), 2 * variant.memory_bytes)
     if multi_generational_lru():
         node["page_reclaim"] = "mglru"
+    node["writeback"] = _writeback()
+    if (rate := copy_rate(recording)) is not None:
+        node["write_copy_bytes_per_s"] = rate
     node["volumes"] = [volume]
     placed: list[PlacedFileSet] = [
         {
@@ -224,6 +184,19 @@ def _scenario(recording: Recording, files: Sequence[int], variant: Variant) -> S
         "power": {"pue": 1.0, "switch_w": 0.0},
         "observe": {"series_interval_ns": 0, "histograms": False},
     }
+
+
+def _writeback() -> dict[str, object]:
+    """Return when this machine's kernel writes dirty pages.
+
+    Since Linux 3.2 writers are slowed down from halfway between both thresholds on
+    (`dirty_freerun_ceiling`); the simulated ones stop at the upper.
+    """
+    found = writeback_ratios()
+    if found is None:
+        return {}
+    background, limit = found
+    return {"dirty_background_ratio": background, "dirty_ratio": (background + limit) / 2}
 
 
 def _covered(reads: Steps) -> int:

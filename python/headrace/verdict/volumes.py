@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from headrace.scenario import DriveSpec, VolumeSpec
 from headrace.targets.scenario import filesystem, storage
 from headrace.verdict.observation import StoragePlace
 from headrace.verdict.present import ReadTimes
+from headrace.verdict.writes import WriteTimes
 
 _DISK = "sata-7200-500gb"
 _DISK_LEAST_S = 1.5e-3
@@ -32,16 +34,29 @@ _USUAL_DISK = _Usual(12e-3, 150e6)
 _USUAL_OTHER = _Usual(150e-6, 500e6)
 """Assumption: a SATA SSD."""
 _DISK_OVERHEAD_S = 150e-6
+_WRITE_S = 20e-6
+"""Assumption: a write into the cache of a drive."""
+_WRITE_OF_SYNC = 0.1
+"""Assumption: a write takes at most so much of a sync; the rest is the flush."""
+_WRITES_OF_SYNC = 2
+"""A sync writes data and the journal."""
 
 
-def present_volume(place: StoragePlace, times: ReadTimes) -> VolumeSpec:
+def present_volume(
+    place: StoragePlace,
+    times: ReadTimes,
+    writes: WriteTimes = WriteTimes(),  # noqa: B008 (it is frozen)
+) -> VolumeSpec:
     """Return the present storage as a model with the measured times, or the usual ones of its class
     where one is missing: then it hardly matters for this program.
 
     Raises HeadraceError when nothing was measured.
     """
+    if writes.most and writes.known:
+        return _for_writes(place, times, writes)
     if times.random_s is None and times.rate_bytes_per_s is None:
-        raise HeadraceError("it waited too seldom to tell what its storage takes for a read")
+        done = "write" if writes.most else "read"
+        raise HeadraceError(f"it waited too seldom to tell what its storage takes for a {done}")
     usual = _USUAL_DISK if _is_disk(place, times) else _USUAL_OTHER
     random_s = usual.random_s if times.random_s is None else times.random_s
     rate = usual.rate_bytes_per_s if times.rate_bytes_per_s is None else times.rate_bytes_per_s
@@ -63,6 +78,36 @@ def present_volume(place: StoragePlace, times: ReadTimes) -> VolumeSpec:
             "write_bytes_per_s": rate,
         }
     return made
+
+
+def _for_writes(place: StoragePlace, times: ReadTimes, writes: WriteTimes) -> VolumeSpec:
+    """Return storage that takes so long for each write and flush, whatever kind of drive it is.
+
+    Without a rate the transfer takes no time of its own: it is in the time of small calls.
+    """
+    usual = _USUAL_DISK if _is_disk(place, times) else _USUAL_OTHER
+    read_rate = usual.rate_bytes_per_s if times.rate_bytes_per_s is None else times.rate_bytes_per_s
+    rate = writes.rate_bytes_per_s or math.inf
+    read_s = usual.random_s if times.random_s is None else times.random_s
+    sync_s, write_s = 0.0, _WRITE_S
+    if writes.sync_s is not None:
+        sync_s = max(0.0, writes.sync_s - writes.sync_bytes / rate)
+        write_s = min(_WRITE_S, _WRITE_OF_SYNC * sync_s)
+    if writes.direct_s is not None:
+        write_s = max(0.0, writes.direct_s - writes.direct_bytes / rate)
+    return {
+        "name": "data",
+        "filesystem": filesystem("ext4"),
+        "read_ahead_bytes": place.read_ahead_bytes or READ_AHEAD,
+        "ideal": {
+            "capacity_bytes": 1 << 42,
+            "read_ns": round(max(1e-6, read_s - times.random_bytes / read_rate) * 1e9),
+            "write_ns": round(write_s * 1e9),
+            "flush_ns": round(max(0.0, sync_s - _WRITES_OF_SYNC * write_s) * 1e9),
+            "read_bytes_per_s": read_rate,
+            "write_bytes_per_s": writes.rate_bytes_per_s or 0.0,
+        },
+    }
 
 
 def _is_disk(place: StoragePlace, times: ReadTimes) -> bool:

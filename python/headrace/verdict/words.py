@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from headrace.system.children import signal_name
 from headrace.units import format_amount, format_bytes, format_seconds
@@ -15,6 +16,7 @@ COLUMNS = 80
 LINES = 5
 _SHOWN_LEAST = 0.01
 _NAME_COLUMNS = 28
+_FILE_COLUMNS = 18
 _TIED = "\u00a0"
 """Ties a number to its unit until lines are wrapped."""
 _RANDOM = 0.5
@@ -22,6 +24,9 @@ _RANDOM = 0.5
 _SEQUENTIAL = 0.1
 _ONE_CORE = 1.1
 """A program that uses more has threads or processes that compute at the same time."""
+_SYNCS = ("fsyncs", "synchronous writes")
+_MANY = 20
+"""Fewer calls are no habit that could be changed."""
 _TELLING = 0.05
 """A smaller part of the time is no reason to change anything."""
 
@@ -74,11 +79,11 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.0f}{_TIED}%"
 
 
-def short(name: str) -> str:
+def short(name: str, columns: int = _NAME_COLUMNS) -> str:
     """Return a name with its middle left out if it is long."""
-    if len(name) <= _NAME_COLUMNS:
+    if len(name) <= columns:
         return name
-    half = (_NAME_COLUMNS - 1) // 2
+    half = (columns - 1) // 2
     return f"{name[:half]}…{name[-half:]}"
 
 
@@ -186,13 +191,7 @@ def fault_words(faults: PageFaults) -> str:
 def access_words(access: Access) -> str:
     """Return the reads on a place: size, order, span, and how long each waited."""
     if access.slow_reads == 0 or access.other_calls_s > access.waited_s / 2:
-        calls = (
-            f"{access.slow_others} "
-            f"{access.slowest_other.removesuffix('s' if access.slow_others == 1 else '')} of "
-            f"{format_seconds(access.slow_other_s)}"
-            if access.slowest_other
-            else "opens, writes or fsyncs wait"
-        )
+        calls = _calls_words(access) if access.slowest_other else "opens, writes or fsyncs wait"
         wrote = f"; {format_amount(access.bytes_written)} written" if access.bytes_written else ""
         return f"{calls}{wrote}"
     order = (
@@ -208,6 +207,16 @@ def access_words(access: Access) -> str:
     )
 
 
+def _calls_words(access: Access) -> str:
+    """Return how many calls of a kind waited, for how long, and on which file."""
+    name = access.slowest_other.removesuffix("s" if access.slow_others == 1 else "")
+    calls = f"{access.slow_others} {name} of {format_seconds(access.slow_other_s)}"
+    if not access.slow_other_files:
+        return calls
+    first, more = PurePath(access.slow_other_files[0]).name, len(access.slow_other_files) - 1
+    return f"{calls} ({short(first, _FILE_COLUMNS)}{f', {more} more' if more else ''})"
+
+
 def _change_words(seen: Observation, limit: ProgramLimit) -> str:
     on_storage = seen.fraction(*STORAGE)
     saves = (
@@ -218,7 +227,8 @@ def _change_words(seen: Observation, limit: ProgramLimit) -> str:
     if limit.kind == "too-short":
         return "run it on more events, 10 s or longer, for an answer"
     if limit.kind in STORAGE:
-        return f"storage that answers at once would save {percent(on_storage)}, at most"
+        save = f"storage that answers at once would save {percent(on_storage)}, at most"
+        return f"{save}{_fewer_words(limit.access)}"
     words = {
         "cpu": f"{saves}; {_cpu_words(seen)}",
         "wait-cpu": "fewer jobs at once on these cores would save "
@@ -231,6 +241,21 @@ def _change_words(seen: Observation, limit: ProgramLimit) -> str:
         "lock": f"{saves}; threads that share less",
     }
     return words.get(limit.kind, saves)
+
+
+def _fewer_words(access: Access | None) -> str:
+    """Return what would help a program that waits for its data to be on stable storage."""
+    if access is None or access.slowest_other not in _SYNCS or access.slow_others < _MANY:
+        return ""
+    if access.slow_others * access.slow_other_s < access.waited_s / 2:
+        return ""
+    if access.slow_others < 2 * len(access.slow_other_files):
+        return ""  # each file is synced when it is complete
+    name = "commits" if access.slowest_other == "fsyncs" else "records"
+    return (
+        f"; fewer {access.slowest_other}, too: each waits for the drive, so group several "
+        f"{name} into one"
+    )
 
 
 def _cpu_words(seen: Observation) -> str:

@@ -1,0 +1,181 @@
+"""Programs that wait for their writes: what their calls show, and what simulations of them say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headrace.profiles.steps import Op, RecordedFile, Recording, columns
+from headrace.verdict.advice import Advice
+from headrace.verdict.calls import accesses_of
+from headrace.verdict.observation import StoragePlace
+from headrace.verdict.present import ReadTimes
+from headrace.verdict.simulating import advise
+from headrace.verdict.volumes import present_volume
+from headrace.verdict.words import access_words
+from headrace.verdict.writes import copy_rate, grouped, recorded_writes
+
+MS = 1_000_000
+DISK = StoragePlace("block", "sda1", "ext4", True, 128 << 10)
+LOG = RecordedFile("/data/log", 0, created=True)
+Row = tuple[int, ...]
+
+
+def appended(count: int, length: int, sync_ns: int, work_ns: int = MS) -> list[Row]:
+    """Work, append to the first file, and sync, so often."""
+    rows: list[Row] = [(0, 1000, 0, Op.OPEN, 0, 0, 0, 0)]
+    now = 1000
+    for number in range(count):
+        now += work_ns
+        rows.append((now, now + 4000, 0, Op.WRITE, 0, number * length, length, work_ns))
+        rows.append((now + 4000, now + 4000 + sync_ns, 0, Op.SYNC, 0, 0, 0, 0))
+        now += 4000 + sync_ns
+    return rows
+
+
+def job(rows: list[Row], *files: RecordedFile) -> Recording:
+    steps = columns(rows)
+    cpu_ns = int(steps.cpu_ns.sum())
+    return Recording("job", "test", files or (LOG,), steps, int(steps.end_ns.max()), cpu_ns=cpu_ns)
+
+
+def advised(recording: Recording) -> Advice:
+    places = {file.path: DISK for file in recording.files}
+    return advise(recording, DISK, places, measure=False)
+
+
+def test_syncs_have_the_bytes_since_the_sync_before_of_their_file() -> None:
+    other = RecordedFile("/data/other", 0, created=True)
+    rows = appended(30, 1000, 8 * MS)
+    end = rows[-1][1]
+    # Of another file, before its only sync; and a sync that had nothing to do.
+    rows += [
+        (end, end + 1000, 0, Op.WRITE, 1, 0, 500_000, 0),
+        (end + 1000, end + 9 * MS, 0, Op.SYNC, 1, 0, 0, 0),
+        (end + 9 * MS, end + 9 * MS + 2000, 0, Op.SYNC, 1, 0, 0, 0),
+    ]
+    found = recorded_writes(job(rows, LOG, other), [0, 1])
+    assert found.sync_s == pytest.approx(8e-3, rel=0.01)
+    assert found.sync_bytes == pytest.approx((30 * 1000 + 500_000) / 31)
+    assert found.rate_bytes_per_s is None
+    assert found.most
+
+
+def test_large_syncs_tell_a_rate_and_few_small_ones_nothing() -> None:
+    found = recorded_writes(job(appended(5, 20_000_000, 200 * MS)), [0])
+    assert (found.sync_s, found.rate_bytes_per_s) == (None, pytest.approx(100e6))
+    few = recorded_writes(job(appended(5, 1000, 8 * MS)), [0])
+    assert not few.known and few.most
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_a_synchronous_write_is_a_sync_of_its_own_bytes(direct: bool) -> None:
+    log = replace(LOG, synchronous=True, direct=direct)
+    rows = [(n * 10 * MS, n * 10 * MS + 9 * MS, 0, Op.WRITE, 0, n, 4096, 0) for n in range(40)]
+    found = recorded_writes(job(rows, log), [0])
+    assert (found.sync_s, found.sync_bytes) == (pytest.approx(9e-3), 4096)
+    assert found.direct_s is None
+
+
+def test_direct_writes_wait_for_the_drive_and_not_for_a_flush() -> None:
+    rows = [(n * 2 * MS, n * 2 * MS + MS, 0, Op.WRITE, 0, n * 8192, 8192, 0) for n in range(100)]
+    recording = job(rows, replace(LOG, direct=True))
+    found = recorded_writes(recording, [0])
+    assert (found.direct_s, found.sync_s) == (pytest.approx(1e-3), None)
+    advice = advised(recording)
+    assert abs(advice.error) < 0.02
+    assert not any("instead of" in change.name for change in advice.changes)
+
+
+def test_a_throttled_writer_writes_as_fast_as_the_drive() -> None:
+    """Quick at first; then each MiB waits for the drive. A pause of the program is no such wait."""
+    rows: list[Row] = []
+    now = 0
+    for number in range(200):
+        lasted = 10 * MS if number >= 100 else 300_000
+        rows.append((now, now + lasted, 0, Op.WRITE, 0, number << 20, 1 << 20, 0))
+        now += lasted + (500 * MS if number == 150 else 0)
+    recording = job(rows)
+    rate = recorded_writes(recording, [0]).rate_bytes_per_s
+    assert rate == pytest.approx((1 << 20) / 10e-3, rel=0.02)
+    # Copies are as fast as those that waited for nothing.
+    assert copy_rate(recording) == pytest.approx((1 << 20) / 300e-6, rel=0.02)
+
+
+def test_syncs_are_simulated_as_they_were_measured_and_fewer_save_their_time() -> None:
+    recording = job(appended(200, 100, 8 * MS))
+    advice = advised(recording)
+    assert abs(advice.error) < 0.03
+    seconds = {change.name: change.seconds for change in advice.changes}
+    work_s = 0.2
+    assert seconds["one fsync instead of 10"] == pytest.approx(work_s + 20 * 8e-3, rel=0.05)
+    assert seconds["an NVMe drive with power-loss protection"] < seconds["a SATA SSD"]
+    assert seconds["a SATA SSD"] < 2 * work_s
+    # The flush of a drive of the catalog may be as much again as it is modelled.
+    ssd = next(change for change in advice.changes if change.name == "a SATA SSD")
+    flushes = (ssd.seconds - advice.at_once_s) / advice.present_s
+    assert advice.uncertainty(ssd) == pytest.approx(abs(advice.error) + flushes)
+
+
+def test_files_that_are_synced_once_each_cannot_be_grouped() -> None:
+    rows: list[Row] = []
+    for number in range(60):
+        at = number * 10 * MS
+        rows.append((at, at + 4000, 0, Op.WRITE, number, 0, 3000, 0))
+        rows.append((at + 4000, at + 9 * MS, 0, Op.SYNC, number, 0, 0, 0))
+    files = [RecordedFile(f"/data/{number}", 0, created=True) for number in range(60)]
+    advice = advised(job(rows, *files))
+    assert abs(advice.error) < 0.05
+    assert [change.name for change in advice.changes] == [
+        "a SATA SSD",
+        "an NVMe drive with power-loss protection",
+    ]
+
+
+def test_what_is_not_reproduced_gets_no_advice() -> None:
+    """Two threads whose syncs overlap: one after the other, they would take twice the time."""
+    rows = appended(100, 100, 8 * MS)
+    second = [(start, end, 1, op, 1, *rest) for start, end, _, op, _, *rest in rows]
+    advice = advised(job(rows + second, LOG, RecordedFile("/data/second", 0, created=True)))
+    assert advice.error > 0.15
+    assert not advice.changes
+
+
+def test_grouping_keeps_the_last_sync_and_adds_no_pause() -> None:
+    recording = job(appended(25, 100, 8 * MS))
+    fewer = grouped(recording, 10)
+    assert int((fewer.steps.op == Op.SYNC).sum()) == 3
+    assert fewer.steps.op[-1] == Op.SYNC
+    assert len(fewer.steps) == len(recording.steps)
+
+
+def test_an_unknown_rate_is_in_the_time_of_the_flush() -> None:
+    found = recorded_writes(job(appended(50, 4096, 200_000)), [0])
+    ideal = present_volume(DISK, ReadTimes(), found).get("ideal")
+    assert ideal is not None
+    assert ideal["write_bytes_per_s"] == 0
+    assert ideal["flush_ns"] == pytest.approx(200_000 - 2 * 20_000, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("file", "op", "words"),
+    [
+        (LOG, Op.SYNC, "40 fsyncs of 9 ms (log); 164 kB written"),
+        (replace(LOG, synchronous=True), Op.WRITE, "40 synchronous writes of 9 ms (log); 328 kB"),
+        (replace(LOG, direct=True), Op.WRITE, "40 direct writes of 9 ms (log); 328 kB written"),
+        (LOG, Op.WRITE, "40 writes of 9 ms (log); 328 kB written"),
+    ],
+)
+def test_the_calls_that_waited_and_their_file_are_named(
+    file: RecordedFile, op: Op, words: str
+) -> None:
+    rows: list[Row] = []
+    for number in range(40):
+        at = number * 10 * MS
+        rows.append((at, at + 1000, 0, Op.WRITE, 1, 0, 4096, 0))
+        rows.append((at + 1000, at + 1000 + 9 * MS, 0, op, 0, 0, 4096 * (op == Op.WRITE), 0))
+    recording = job(rows, file, RecordedFile("/data/quick", 0, created=True))
+    (access,) = accesses_of(recording, {"/data/log": DISK, "/data/quick": DISK})
+    assert access_words(access).startswith(words)
+    assert access.slow_other_files == ("/data/log",)
