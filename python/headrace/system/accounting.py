@@ -26,6 +26,15 @@ class CounterFile:
         """Return the current contents. Raises OSError when the process no longer exists."""
         return os.pread(self._fd, self._size, 0)
 
+    def read_whole(self) -> bytes:
+        """Return the same of a list without a known length: the kernel returns a page at a time."""
+        parts: list[bytes] = []
+        length = 0
+        while part := os.pread(self._fd, self._size, length):
+            parts.append(part)
+            length += len(part)
+        return b"".join(parts)
+
     def close(self) -> None:
         """Safe to call twice."""
         if self._fd >= 0:
@@ -267,7 +276,7 @@ def reset_peak_rss(pid: int | None = None) -> None:
 def delay_accounting() -> bool:
     """Return True when the kernel counts block I/O delays of newly started processes."""
     try:
-        return Path("/proc/sys/kernel/task_delayacct").read_text().strip() == "1"
+        return read_once("/proc/sys/kernel/task_delayacct").strip() == b"1"
     except OSError:
         return False
 

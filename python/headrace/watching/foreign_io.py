@@ -25,7 +25,7 @@ class ForeignIo:
     def __init__(self) -> None:
         self._file: CounterFile | None = None
         with contextlib.suppress(OSError):  # some containers hide it
-            self._file = CounterFile("/proc/diskstats", 1 << 18)
+            self._file = CounterFile("/proc/diskstats")
         self._before: dict[str, MovedBytes] = {}
         self._names_s, self._disks = -1e9, list[str]()
         self._below: dict[str, list[str]] = {}
@@ -34,14 +34,19 @@ class ForeignIo:
         """Return the bytes since the last look, of disks that moved any."""
         if self._file is None:
             return {}
-        now = disk_bytes(self._file.read().decode(), self._names())
+        now = disk_bytes(self._file.read_whole().decode(), self._names())
         before, self._before = self._before, now
         ours: dict[str, MovedBytes] = {}
         for job in jobs:
-            for device, moved in _of_job(job).items():
+            moved = job.last.moved
+            if job.group_last is None and not moved.storage_read and not moved.storage_written:
+                continue  # the usual job
+            for device, counted in _of_job(job).items():
                 for each in self._with_below(device):
                     mine = ours.get(each, MovedBytes())
-                    ours[each] = MovedBytes(mine.read + moved.read, mine.written + moved.written)
+                    ours[each] = MovedBytes(
+                        mine.read + counted.read, mine.written + counted.written
+                    )
         found: dict[str, MovedBytes] = {}
         for disk, total in now.items():
             had, mine = before.get(disk, total), ours.get(disk, MovedBytes())
@@ -78,11 +83,15 @@ class ForeignIo:
 def disk_bytes(diskstats: str, disks: Iterable[str]) -> dict[str, MovedBytes]:
     """Return the bytes that each of these disks has moved since it exists."""
     wanted = set(disks)
-    return {
-        fields[2]: MovedBytes(int(fields[5]) * _SECTOR_BYTES, int(fields[9]) * _SECTOR_BYTES)
-        for fields in map(str.split, diskstats.splitlines())
-        if len(fields) > 9 and fields[2] in wanted
-    }
+    found: dict[str, MovedBytes] = {}
+    for line in diskstats.splitlines():
+        name = line.split(maxsplit=3)[2:3]
+        if name and name[0] in wanted:
+            fields = line.split(maxsplit=10)
+            if len(fields) > 9:
+                read, written = int(fields[5]), int(fields[9])
+                found[name[0]] = MovedBytes(read * _SECTOR_BYTES, written * _SECTOR_BYTES)
+    return found
 
 
 def _of_job(job: JobSample) -> dict[str, MovedBytes]:

@@ -107,11 +107,11 @@ class GroupProcesses:
         try:
             if group not in self._files:
                 folder = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                self._files[group] = CounterFile(group / "cgroup.procs", 1 << 20), folder
+                self._files[group] = CounterFile(group / "cgroup.procs"), folder
             file, folder = self._files[group]
             if os.fstat(folder).st_nlink != _LINKS_OF_A_LEAF:
                 return [*_inside(group)]
-            return [*map(int, file.read().split())]
+            return [*map(int, file.read_whole().split())]
         except OSError:
             return []
 
@@ -128,8 +128,8 @@ def _inside(group: os.PathLike[str]) -> Iterator[int]:
     while waiting:
         folder = waiting.pop()
         try:
-            with CounterFile(f"{folder}/cgroup.procs", 1 << 20) as file:
-                inside = file.read().split()
+            with CounterFile(f"{folder}/cgroup.procs") as file:
+                inside = file.read_whole().split()
             yield from map(int, inside)
             if os.stat(folder).st_nlink != _LINKS_OF_A_LEAF:  # noqa: PTH116 - at every look
                 with os.scandir(folder) as entries:
