@@ -57,34 +57,129 @@ class TimedModel(_Timed):
 
     def __init__(self, spec_json: str, seed: int, holds_data: bool) -> None: ...
 
+class Moved:
+    """Bytes of a process or job."""
+
+    def __init__(
+        self,
+        read: int = 0,
+        written: int = 0,
+        storage_read: int = 0,
+        storage_written: int = 0,
+        read_calls: int = 0,
+        write_calls: int = 0,
+    ) -> None: ...
+    @property
+    def read(self) -> int:
+        """Returned by read calls."""
+
+    @property
+    def written(self) -> int:
+        """Passed to write calls."""
+
+    @property
+    def storage_read(self) -> int:
+        """Read from storage on its behalf, by calls, page faults and read-ahead."""
+
+    @property
+    def storage_written(self) -> int:
+        """That it made storage write, possibly later."""
+
+    @property
+    def read_calls(self) -> int: ...
+    @property
+    def write_calls(self) -> int: ...
+    @property
+    def served(self) -> int:
+        """Given to the job: by read calls or, if more (mapped files), from storage."""
+
+    def covers(self, other: Moved) -> bool:
+        """Return whether each number of bytes is at least that of `other`."""
+
+    def __add__(self, other: Moved) -> Moved: ...
+    def __sub__(self, other: Moved) -> Moved:
+        """Return the increase since `other`, never below zero."""
+
+class ProcessReading:
+    """What a process has used and waited since its start, all its threads together."""
+
+    @property
+    def parent(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def run_ns(self) -> int:
+        """On a CPU: of its living threads, or if `ended_counted` of all."""
+
+    @property
+    def wait_cpu_ns(self) -> int:
+        """On a run queue, likewise."""
+
+    @property
+    def wait_block_ns(self) -> int:
+        """For block I/O, as far as the kernel counts it."""
+
+    @property
+    def wait_memory_ns(self) -> int:
+        """Part of `wait_block_ns`: for pages that were in memory before and had to be dropped."""
+
+    @property
+    def user_ticks(self) -> int:
+        """CPU time of all its threads, those that ended too, in clock ticks."""
+
+    @property
+    def system_ticks(self) -> int: ...
+    @property
+    def ended_ticks(self) -> int:
+        """CPU time of its children that it waited for."""
+
+    @property
+    def moved(self) -> Moved: ...
+    @property
+    def io_readable(self) -> bool: ...
+    @property
+    def timed(self) -> bool:
+        """Whether the times in ns are known; else another source has them (`with_times`)."""
+
+    @property
+    def ended_counted(self) -> bool:
+        """Whether the times include threads that ended."""
+
+    def with_times(
+        self, run_ns: int, wait_cpu_ns: int, wait_block_ns: int, wait_memory_ns: int
+    ) -> ProcessReading:
+        """Return the same with times of all threads, those that ended too."""
+
 class ProcessReader:
-    """The counters of a process, from files of /proc that stay open. Raises OSError when it does
-    not exist.
+    """Files of /proc of one process, which stay open while there are descriptors to spare. Raises
+    OSError when it does not exist.
     """
 
     def __init__(self, process: int) -> None: ...
-    def read(
-        self, alone: bool
-    ) -> (
-        tuple[
-            str,
-            int,
-            int,
-            tuple[int, int, int],
-            tuple[int, int] | None,
-            tuple[int, int, int, int, int, int] | None,
-        ]
-        | None
-    ):
-        """Return state, parent, number of threads, ticks (user, system, of ended children), times
-        of the first thread (ns on a CPU, on a run queue), and `rchar`, `wchar`, `syscr`, `syscw`,
-        `read_bytes`, `write_bytes` of /proc/PID/io; the last is None where it may not be read.
+    @property
+    def threads(self) -> tuple[int, ...]:
+        """Its threads, as of the last reading: the same tuple while they are the same."""
 
-        `alone`: it had one thread at the last call, whose times are wanted. None if this thread
-        slept then and was not on a CPU since. Raises OSError when the process has ended.
+    def children(self) -> list[int]:
+        """Return the living children of all threads."""
+
+    def read_thread(self, thread: int, name: str) -> bytes:
+        """Return `stat`, `syscall` or `wchan` of a thread. Raises OSError when it has ended or may
+        not be read.
         """
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Safe to call twice."""
+
+def read_processes(
+    readers: Sequence[ProcessReader], delays: bool, elsewhere: bool
+) -> tuple[list[ProcessReading | None], list[int]]:
+    """Return the counters of processes, and when each was read, in ns of the monotonic clock.
+
+    None for one that has ended; the same object as at the last call for one that has not run since.
+    `delays`: the kernel counts waits for block I/O of new processes, and they can be believed.
+    `elsewhere`: where taskstats tells more than /proc, the times of a process are not read.
+    """
 
 class ThreadSampler:
     """Samples what the threads of a process and of its descendants do, at random moments, from its

@@ -30,8 +30,10 @@ from headrace.watching.finders.pid import PidFinder
 from headrace.watching.job import JobMeter
 from headrace.watching.ledger import Spent, State, StorageWait, WaitEstimate
 from headrace.watching.metrics import WatchMetrics
+from headrace.watching.process import read_processes
 from headrace.watching.process_table import Process
 from headrace.watching.recording import Recorder
+from headrace.watching.used import JobSample
 from workspace import HEADRACE, ROOT
 
 _BUSY = ("user", "nice", "system", "irq", "softirq")
@@ -359,18 +361,24 @@ def test_a_profile_in_a_folder_that_is_missing(
     assert not place.parent.exists()
 
 
+def _look(meter: JobMeter) -> JobSample:
+    meter.follow(None)
+    readings, _ = read_processes([*meter.processes.values()], False, False)
+    return meter.look(time.monotonic_ns(), readings, [])
+
+
 def test_a_job_that_ends_unseen_counts_until_the_look_before() -> None:
     """Without root no report of the kernel tells what it did then; it did not sleep."""
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
         found = FoundJob("job", "job", frozenset({process.pid}), follow=True)
         meter = JobMeter(found, None)
-        meter.look(time.monotonic_ns(), [])
+        _look(meter)
         time.sleep(0.3)
-        before = meter.look(time.monotonic_ns(), [])
+        before = _look(meter)
         time.sleep(0.3)
         process.kill()
         process.wait()
-    after = meter.look(time.monotonic_ns(), [])
+    after = _look(meter)
     assert after.ended and after.last.ledger.wall_s == 0
     assert after.total.ledger == before.total.ledger
     assert after.total.ledger.shares["other"] < 0.5

@@ -24,7 +24,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(simulation::scenario_refusal, module)?)?;
     module.add_function(wrap_pyfunction!(simulation::simulate_json, module)?)?;
     module.add_function(wrap_pyfunction!(simulation::simulate_many, module)?)?;
+    module.add_class::<processes::PyMoved>()?;
     module.add_class::<processes::ProcessReader>()?;
+    module.add_class::<processes::ProcessReading>()?;
+    module.add_function(wrap_pyfunction!(processes::read_processes, module)?)?;
     module.add_class::<scripts::TimedBlockDevice>()?;
     module.add_class::<scripts::TimedModel>()?;
     module.add_class::<threadstates::ThreadSampler>()?;

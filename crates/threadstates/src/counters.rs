@@ -1,28 +1,27 @@
 //! Counters of one process from /proc (proc(5)), in files that stay open.
-//!
-//! A descriptor of /proc/PID belongs to the process, not to its number: after its end a read fails,
-//! also when the number is used again.
 
-use std::fs::File;
-use std::io::{Error, ErrorKind, Result};
-use std::os::unix::fs::FileExt;
+use std::io::{ErrorKind, Result};
 
-const NUMBER_OF_BYTES_COUNTS: usize = 6;
+use crate::kept::{ended, KeptFile};
+use crate::moved::Moved;
+use crate::numbers::{after_name, next, number, numbers};
 
 /// The files of one process.
 pub struct ProcessFiles {
-    stat: File,
+    stat: KeptFile,
     /// Of its first thread.
-    schedstat: Option<File>,
+    schedstat: Option<KeptFile>,
     /// None where it may not be opened.
-    io: Option<File>,
+    io: Option<KeptFile>,
+    /// When it started, in clock ticks since boot, as of the first reading.
+    started: Option<u64>,
     last_schedstat: Vec<u8>,
     asleep: bool,
 }
 
 /// What a process has used since its start.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Reading {
+pub struct Counts {
     pub letter: u8,
     pub parent: u64,
     pub threads: u64,
@@ -30,17 +29,19 @@ pub struct Reading {
     pub ticks: [u64; 3],
     /// Time on a CPU and on a run queue of its first thread, in ns, if it was wanted.
     pub sched_ns: Option<[u64; 2]>,
-    /// `rchar`, `wchar`, `syscr`, `syscw`, `read_bytes`, `write_bytes`; None when not readable.
-    pub io: Option<[u64; NUMBER_OF_BYTES_COUNTS]>,
+    /// None when not readable.
+    pub moved: Option<Moved>,
 }
 
 impl ProcessFiles {
     /// Open the files. Fails when there is no such process.
     pub fn open(process: u32) -> Result<Self> {
+        let open = |name| KeptFile::open(format!("/proc/{process}/{name}"));
         Ok(ProcessFiles {
-            stat: File::open(format!("/proc/{process}/stat"))?,
-            schedstat: File::open(format!("/proc/{process}/task/{process}/schedstat")).ok(),
-            io: File::open(format!("/proc/{process}/io")).ok(),
+            stat: open("stat".into())?,
+            schedstat: open(format!("task/{process}/schedstat")).ok(),
+            io: open("io".into()).ok(),
+            started: None,
             last_schedstat: Vec::new(),
             asleep: false,
         })
@@ -50,11 +51,11 @@ impl ProcessFiles {
     /// call, and was not on a CPU since. `alone`: it had one thread then, and its times are wanted.
     ///
     /// Fails when the process has ended.
-    pub fn read(&mut self, alone: bool) -> Result<Option<Reading>> {
+    pub fn read(&mut self, alone: bool) -> Result<Option<Counts>> {
         let mut bytes = [0; 1024];
         let mut sched_ns = None;
         if let (true, Some(file)) = (alone, &self.schedstat) {
-            let length = file.read_at(&mut bytes, 0)?;
+            let length = file.read(&mut bytes)?;
             let text = &bytes[..length];
             // A kernel without CONFIG_SCHED_INFO has zeros here.
             if self.asleep && text == self.last_schedstat && !text.starts_with(b"0 ") {
@@ -67,68 +68,54 @@ impl ProcessFiles {
         } else {
             self.last_schedstat.clear();
         }
-        let length = self.stat.read_at(&mut bytes, 0)?;
-        // The name in brackets may hold anything.
-        let end = bytes[..length].iter().rposition(|&byte| byte == b')').ok_or_else(cut)?;
-        let letter = *bytes[..length].get(end + 2).ok_or_else(cut)?;
-        let mut fields = numbers(bytes[..length].get(end + 4..).ok_or_else(cut)?);
+        let length = self.stat.read(&mut bytes)?;
+        let (letter, rest) = after_name(&bytes[..length]).ok_or_else(ended)?;
+        let mut fields = numbers(rest);
         // The first of these is field 4 of proc(5).
         let parent = next(&mut fields)?;
-        let mut ticks = fields.skip(9);
-        let (user, system) = (next(&mut ticks)?, next(&mut ticks)?);
-        let ended = next(&mut ticks)? + next(&mut ticks)?;
-        let mut rest = ticks.skip(2);
-        let threads = next(&mut rest)?;
+        let mut fields = fields.skip(9);
+        let (user, system) = (next(&mut fields)?, next(&mut fields)?);
+        let of_children = next(&mut fields)? + next(&mut fields)?;
+        let mut fields = fields.skip(2);
+        let threads = next(&mut fields)?;
+        let started = next(&mut fields.skip(1))?;
+        // Where files are opened at each reading, the number may be that of another process by now.
+        if *self.started.get_or_insert(started) != started {
+            return Err(ended());
+        }
         self.asleep = matches!(letter, b'S' | b'D');
-        let ticks = [user, system, ended];
-        Ok(Some(Reading { letter, parent, threads, ticks, sched_ns, io: self.read_io()? }))
+        let ticks = [user, system, of_children];
+        Ok(Some(Counts { letter, parent, threads, ticks, sched_ns, moved: self.moved()? }))
     }
 
-    fn read_io(&self) -> Result<Option<[u64; NUMBER_OF_BYTES_COUNTS]>> {
+    fn moved(&self) -> Result<Option<Moved>> {
         let Some(file) = &self.io else { return Ok(None) };
         let mut bytes = [0; 512];
-        let length = match file.read_at(&mut bytes, 0) {
+        let length = match file.read(&mut bytes) {
             Ok(length) => length,
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(None),
             Err(error) => return Err(error),
         };
         // rchar: N, wchar: N, …
-        let mut found = [0; NUMBER_OF_BYTES_COUNTS];
+        let mut found = Moved::default();
         let values = bytes[..length].split(|&byte| byte == b'\n').filter_map(|line| {
             let colon = line.iter().position(|&byte| byte == b':')?;
             number(line.get(colon + 2..)?)
         });
         let mut counted = 0;
-        for (place, value) in found.iter_mut().zip(values) {
+        for (place, value) in found.0.iter_mut().zip(values) {
             *place = value;
             counted += 1;
         }
-        Ok((counted == NUMBER_OF_BYTES_COUNTS).then_some(found))
+        Ok((counted == found.0.len()).then_some(found))
     }
-}
 
-fn cut() -> Error {
-    Error::from_raw_os_error(libc::ESRCH)
-}
-
-fn next(numbers: &mut impl Iterator<Item = u64>) -> Result<u64> {
-    numbers.next().ok_or_else(cut)
-}
-
-/// Words as numbers; of negative ones, which no field that is used has, nothing.
-fn numbers(text: &[u8]) -> impl Iterator<Item = u64> + '_ {
-    text.split(u8::is_ascii_whitespace)
-        .filter(|word| !word.is_empty())
-        .map(|word| number(word).unwrap_or(0))
-}
-
-fn number(word: &[u8]) -> Option<u64> {
-    let mut found = 0_u64;
-    for byte in word {
-        let digit = byte.checked_sub(b'0').filter(|&digit| digit < 10)?;
-        found = found.checked_mul(10)?.checked_add(u64::from(digit))?;
+    /// Close the descriptors; files are opened at each reading from now on.
+    #[cfg(test)]
+    fn release(&mut self) {
+        self.stat.release();
+        self.schedstat.iter_mut().chain(&mut self.io).for_each(KeptFile::release);
     }
-    (!word.is_empty()).then_some(found)
 }
 
 #[cfg(test)]
@@ -144,7 +131,7 @@ mod tests {
         assert_eq!(first.parent, u64::from(std::process::id()));
         assert_eq!(first.threads, 1);
         assert!(first.sched_ns.expect("it was wanted")[0] > 0);
-        assert!(first.io.expect("its owner may read it")[2] > 0);
+        assert!(first.moved.expect("its owner may read it").0[2] > 0);
         // Until it sleeps, readings differ.
         while files.read(true).expect("it runs").is_some() {}
         assert!(files.read(false).expect("it runs").is_some());
@@ -172,7 +159,7 @@ mod tests {
         let mut says = child.stdout.take().expect("it is a pipe");
         std::io::Read::read_exact(&mut says, &mut told).expect("it writes");
         let after = files.read(true).expect("it runs").expect("it has run");
-        let io = |reading: &Reading, field: usize| reading.io.expect("it is ours")[field];
+        let io = |counts: &Counts, field: usize| counts.moved.expect("it is ours").0[field];
         assert_eq!(io(&after, 1) - io(&before, 1), 5);
         assert!(io(&after, 0) - io(&before, 0) >= 7);
         let ran_ns = after.sched_ns.expect("wanted")[0] - before.sched_ns.expect("wanted")[0];
@@ -183,5 +170,22 @@ mod tests {
         assert!(ran_ns > 0 && off_ns <= 4 * 1_000_000_000 / per_s, "{ran_ns} {ticks}");
         drop(asks);
         child.wait().expect("it ends");
+    }
+
+    #[test]
+    fn files_that_are_not_kept_give_the_same_but_no_other_process() {
+        let mut child = Command::new("sleep").arg("60").spawn().expect("sleep starts");
+        let mut files = ProcessFiles::open(child.id()).expect("it runs");
+        while files.read(true).expect("it runs").is_some() {}
+        let kept = files.read(false).expect("it runs");
+        files.release();
+        assert_eq!(files.read(false).expect("it runs"), kept);
+        // As if another process had its number.
+        let started = files.started.replace(1).expect("it was read");
+        assert!(files.read(false).is_err());
+        files.started = Some(started);
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+        assert!(files.read(false).is_err());
     }
 }

@@ -6,6 +6,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use rustc_hash::FxHashMap;
 
+use crate::numbers::{after_name, numbers};
+
 /// Threads whose files stay open. They are descriptors of the job's process, which has other use for
 /// them; files of further threads are opened for each look.
 const THREADS_KEPT: usize = 24;
@@ -149,7 +151,7 @@ impl ThreadFiles {
         // The state is at the begin of the line; the kernel makes all of it in any case.
         let mut text = [0; 128];
         let length = self.stat.read_at(&mut text, 0)?;
-        let letter = state_in(&text[..length]);
+        let letter = after_name(&text[..length]).map_or(b'?', |(letter, _)| letter);
         let mut function = [0; 64];
         let mut length = 0;
         if matches!(letter, b'S' | b'D') {
@@ -160,20 +162,10 @@ impl ThreadFiles {
         if let Some(children) = children {
             let mut text = [0; 4096];
             let length = self.children.read_at(&mut text, 0)?;
-            children.extend(numbers_in(&text[..length]));
+            children.extend(numbers(&text[..length]).filter_map(|id| u32::try_from(id).ok()));
         }
         Ok(())
     }
-}
-
-/// Return the letter of the state in a line of `stat`, after the name in brackets.
-fn state_in(line: &[u8]) -> u8 {
-    let end = line.iter().rposition(|&byte| byte == b')');
-    end.and_then(|at| line.get(at + 2)).copied().unwrap_or(b'?')
-}
-
-fn numbers_in(text: &[u8]) -> impl Iterator<Item = u32> + '_ {
-    text.split(|&byte| byte == b' ').filter_map(|word| std::str::from_utf8(word).ok()?.parse().ok())
 }
 
 #[cfg(test)]
@@ -181,12 +173,6 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-
-    #[test]
-    fn the_state_follows_a_name_with_brackets() {
-        assert_eq!(state_in(b"12 (a) S) (b) D 1 12"), b'D');
-        assert_eq!(state_in(b"12 (cut"), b'?');
-    }
 
     #[test]
     fn threads_that_begin_and_end_are_followed() {

@@ -1,4 +1,4 @@
-//! Counters of processes (`counters`), and samples of threads:
+//! Counters of processes (`process`), and samples of threads:
 //!
 //! Samples of what the threads of a process and of its descendants do, taken at random moments from
 //! /proc (proc(5)) by a thread of its own.
@@ -8,18 +8,25 @@
 
 mod counters;
 mod family;
+mod kept;
 mod moments;
+mod moved;
+mod numbers;
+mod process;
 mod sums;
+mod threads;
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-pub use counters::{ProcessFiles, Reading};
 use family::Family;
 use moments::Moments;
+pub use moved::Moved;
+pub use process::{now_ns, Process, Reading};
 pub use sums::Sums;
+pub use threads::ThreadFile;
 
 /// The stop flag, and what wakes the sampling thread up when it is set.
 type Stop = Arc<(Mutex<bool>, Condvar)>;

@@ -21,7 +21,8 @@ class Births:
         with contextlib.suppress(OSError):  # some containers hide it
             self._loads = CounterFile("/proc/loadavg", 128)
         self._before = -1
-        self._older = -1
+        self._unseen: list[int] | None = None
+        """Numbers that no process had when they were first looked at; None after too many."""
 
     def parents(self) -> frozenset[int] | None:
         """Return the processes that have started others since the last call; None: any may have."""
@@ -30,13 +31,20 @@ class Births:
             words = self._loads.read().split() if self._loads is not None else []
         if not words:
             return None
-        # A process gets its number before it is seen in /proc, so each number is looked at twice.
-        last, first = int(words[-1]), self._older + 1
-        known = self._older >= 0 and self._older <= self._before <= last
-        self._older, self._before = self._before, last
-        if not known or last - first >= _MOST:
+        last = int(words[-1])
+        before, self._before = self._before, last
+        unseen, self._unseen = self._unseen, None
+        if before < 0 or not 0 <= last - before < _MOST:
             return None
-        return frozenset(filter(None, map(_parent, range(first, last + 1))))
+        new = [*range(before + 1, last + 1)]
+        if unseen is None or len(unseen) + len(new) >= _MOST:
+            self._unseen = new
+            return None
+        # A process gets its number before it is seen in /proc, so one that is missing is looked at
+        # twice.
+        parents = {number: _parent(number) for number in unseen + new}
+        self._unseen = [number for number in new if not parents[number]]
+        return frozenset(filter(None, parents.values()))
 
     def close(self) -> None:
         """Safe to call twice."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from headrace.probes.ledger import of_processes
 from headrace.system.accounting import NS_PER_TICK, Times, possible
@@ -16,7 +15,15 @@ from headrace.watching.group_memory import GroupMemory
 from headrace.watching.group_places import GroupProcesses
 from headrace.watching.ledger import State, WaitEstimate
 from headrace.watching.own_groups import GroupUse, OwnGroups
-from headrace.watching.process import NOTHING, Moved, ProcessCounters, ProcessReading, start_ticks
+from headrace.watching.process import (
+    NOTHING,
+    Moved,
+    ProcessReader,
+    ProcessReading,
+    start_ticks,
+    timed,
+)
+from headrace.watching.sources import lacks, sources
 from headrace.watching.used import JobSample, Used
 
 _NONE: frozenset[int] = frozenset()
@@ -38,7 +45,7 @@ class JobMeter:
         """`misplaced`: the kernel's counts of block I/O waits cannot be believed. `pressure`: read
         that of its control groups."""
         self.found = found
-        self.processes: dict[int, ProcessCounters] = {}
+        self.processes: dict[int, ProcessReader] = {}
         self.states: Counter[State] = Counter()
         """Samples since the last look; the watcher adds them."""
         self.running_samples = 0
@@ -68,8 +75,10 @@ class JobMeter:
         self._group_total: GroupUse | None = None
         self._memory = GroupMemory()
         self._refaults_seen = False
-        self._sources_of: tuple[bool, bool, bool, bool, tuple[str, ...]] | None = None
-        self._sources_text: tuple[str, ...] = ()
+        self._seen: tuple[bool, bool, bool, bool, tuple[str, ...], bool, bool, bool] | None = None
+        self._sources: tuple[str, ...] = ()
+        self._lacks: tuple[str, ...] = ()
+        self._io_readable = True
 
     # -- which processes --
 
@@ -82,28 +91,34 @@ class JobMeter:
             if pid in self.processes or pid == os.getpid():
                 continue
             try:
-                counters = ProcessCounters(pid)
+                reader = ProcessReader(pid)
             except OSError:
                 continue
-            self.processes[pid] = counters
+            self.processes[pid] = reader
             new.append(pid)
-            with contextlib.suppress(OSError):
-                counters.threads.refresh(0)
-                if self.found.follow:
-                    waiting.extend(counters.children())
+            if self.found.follow:
+                waiting.extend(reader.children())
         return new
 
-    def _follow(self, forked: frozenset[int] | None) -> None:
-        """Find the children of its processes, and processes of its control groups."""
+    def follow(self, forked: frozenset[int] | None) -> None:
+        """Find the children of its processes, and processes of its control groups.
+
+        `forked`: processes of the node that may have started others since the last look; None for
+        any.
+        """
+        groups = self.found.groups
+        if not self._began_ns:
+            forked = None
+        elif not groups and forked is not None and forked.isdisjoint(self.processes):
+            return
         found: list[int] = []
-        if self.found.follow and not self.found.groups and forked != _NONE:
+        if self.found.follow and not groups:
             mine = self.processes.keys() if forked is None else self.processes.keys() & forked
-            for pid in [*mine]:
-                with contextlib.suppress(OSError):
-                    found.extend(self.processes[pid].children())
-        if self.found.groups and (forked != _NONE or time.monotonic() - self._groups_s > _GROUPS_S):
+            for pid in mine:
+                found.extend(self.processes[pid].children())
+        if groups and (forked != _NONE or time.monotonic() - self._groups_s > _GROUPS_S):
             self._groups_s = time.monotonic()
-            for group in self.found.groups:
+            for group in groups:
                 found.extend(self._in_groups.processes(group))
         if found:
             self.join(found)
@@ -111,74 +126,97 @@ class JobMeter:
     # -- looks --
 
     def look(
-        self, now_ns: int, ended: list[TaskDelays], *, forked: frozenset[int] | None = None
+        self, now_ns: int, readings: Sequence[ProcessReading | None], ended: list[TaskDelays]
     ) -> JobSample:
         """Return what the job used since the last look.
 
-        `ended`: threads of its vanished processes, as the kernel reported them. `forked`: processes
-        of the node that may have started others since; None for any.
+        `readings`: of `processes` in their order, as read at `now_ns`. `ended`: threads of its
+        vanished processes, as the kernel reported them.
         """
         first = not self._began_ns
-        self._follow(None if first else forked)
+        now, now_ns = self._take(readings, now_ns)
         before = self._readings
-        now = self._read()
+        pair = None if first else _pair(before, now)
         if first:
             self._began_ns = self._last_ns = now_ns
             before = now
-        else:
-            if now.keys() != before.keys():
-                before = {**before, **self._older(before, now)}
+        elif pair is None and now.keys() != before.keys():
+            before = {**before, **self._older(before, now)}
         last = Used()
         known = bool(now or ended)
         self._ended_unseen |= not known
         last.spent.wall_ns = now_ns - self._last_ns if known else 0
-        last.moved = self._bytes(before, now, first)
-        # What is brought back is read: memory.stat is long and slow to make.
-        look_at_memory = first or last.moved.storage_read or not self._refaults_seen
-        refaults = self._memory.refault_bytes(now.keys()) if look_at_memory else None
-        group: GroupUse | None = None
-        if first or self._pressure or last.moved.storage_read or last.moved.storage_written:
-            group = self._groups.use(now.keys(), pressure=self._pressure)
-        if group is not None:
-            self._group_total = (self._group_total or GroupUse()) + group
+        last.moved = self._bytes(before, now, first) if pair is None else self._grown(*pair)
+        refaults, group = self._of_groups(now, last, first)
         if not first and known:
-            if len(now) != 1 or ended or not self._alone(last, before, now):
+            if ended or pair is None or not self._alone(last, *pair):
                 self._add_times(last, before, now, ended)
             if refaults is not None:
                 self._refaults_seen = True
                 last.blame_memory(refaults)
         self._readings, self._last_ns = now, now_ns
+        return self._sample(last, group)
+
+    def _take(
+        self, readings: Sequence[ProcessReading | None], now_ns: int
+    ) -> tuple[dict[int, ProcessReading], int]:
+        """Return the readings of living processes, and when their times were read."""
+        if len(readings) == 1 and (only := readings[0]) is not None and only.timed:
+            return {next(iter(self.processes)): only}, now_ns  # the usual job
+        if self._taskstats is not None and not all(
+            reading is None or reading.timed for reading in readings
+        ):
+            now_ns = time.monotonic_ns()
+        found: dict[int, ProcessReading] = {}
+        for (pid, reader), each in zip([*self.processes.items()], readings, strict=True):
+            reading = timed(each, pid, self._taskstats)
+            if reading is None:
+                reader.close()
+                del self.processes[pid]
+            else:
+                found[pid] = reading
+        return found, now_ns
+
+    def _of_groups(
+        self, now: dict[int, ProcessReading], last: Used, first: bool
+    ) -> tuple[int | None, GroupUse | None]:
+        """Return refaults and counts of its control groups since the last look."""
+        moved = last.moved
+        refaults: int | None = None
+        # What is brought back is read: memory.stat is long and slow to make.
+        if first or not self._refaults_seen or moved.storage_read:
+            refaults = self._memory.refault_bytes(now.keys())
+        group: GroupUse | None = None
+        if first or self._pressure or moved.storage_read or moved.storage_written:
+            group = self._groups.use(now.keys(), pressure=self._pressure)
+        if group is not None:
+            self._group_total = (self._group_total or GroupUse()) + group
+        return refaults, group
+
+    def _sample(self, last: Used, group: GroupUse | None) -> JobSample:
+        """Return the look, and begin the next interval."""
         total = self._total = self._total.plus(last)
         if self.states:
             self.states.clear()
         self.running_samples = 0
-        by_kernel, readings = self._by_kernel, [*now.values()]
+        by_kernel, readings = self._by_kernel, self._readings.values()
+        self._tell(readings, by_kernel)
         return JobSample(
             key=self.found.key,
             name=self.found.name,
-            processes=len(now),
+            processes=len(readings),
             threads=sum([reading.threads for reading in readings]),
-            ended=not now,
+            ended=not readings,
             last=last.by_kernel() if by_kernel else last,
             total=total.by_kernel() if by_kernel else total,
             began_s=self._began_ns / 1e9,
-            sources=self._sources(readings),
-            lacks=self._lacks(readings),
+            sources=self._sources,
+            lacks=self._lacks,
             group_last=group,
             group_total=self._group_total,
-            pids=tuple(now),
-            io_readable=False not in {reading.io_readable for reading in readings},
+            pids=tuple(self._readings),
+            io_readable=self._io_readable,
         )
-
-    def _read(self) -> dict[int, ProcessReading]:
-        found: dict[int, ProcessReading] = {}
-        for pid, counters in [*self.processes.items()]:
-            try:
-                found[pid] = counters.read(self._taskstats, self.delays and not self._misplaced)
-            except OSError:
-                counters.close()
-                del self.processes[pid]
-        return found
 
     def _older(
         self, before: dict[int, ProcessReading], now: dict[int, ProcessReading]
@@ -193,16 +231,12 @@ class JobMeter:
 
     # -- times --
 
-    def _alone(
-        self, last: Used, before: dict[int, ProcessReading], now: dict[int, ProcessReading]
-    ) -> bool:
+    def _alone(self, last: Used, earlier: ProcessReading, reading: ProcessReading) -> bool:
         """Do the same as `_add_times` for a job that is one process, cheaper.
 
-        Return False where there is more to it: a new process, or waits that the kernel counts.
+        Return False where there is more to it: waits that the kernel counts.
         """
-        ((pid, reading),) = now.items()
-        earlier = before.get(pid)
-        if earlier is None or len(before) != 1 or reading.wait_block_ns:
+        if reading.wait_block_ns:
             return False
         wall_ns, run_ns, wait_ns = last.spent.wall_ns, 0, 0
         if reading is not earlier:
@@ -220,11 +254,12 @@ class JobMeter:
     def _share_out(self, last: Used, spent: Times, memory_ns: int, lived_ns: int) -> None:
         """Share out the time asleep by samples."""
         waits = self._estimate.waits(spent, memory_ns, lived_ns, self.states)
-        last.spent.run_ns, last.spent.wait_cpu_ns = spent.run_ns, spent.wait_cpu_ns
-        last.spent.waits_ns, last.spent.variance_ns2 = waits.sampled, waits.variance_ns2
-        last.spent.yielding_ns = waits.yielding
+        shared = last.spent
+        shared.run_ns, shared.wait_cpu_ns = spent.run_ns, spent.wait_cpu_ns
+        shared.waits_ns, shared.variance_ns2 = waits.sampled, waits.variance_ns2
+        shared.yielding_ns = waits.yielding
         last.counted_ns = waits.counted
-        last.samples = sum(self.states.values()) + self.running_samples
+        last.samples = waits.samples + self.running_samples
 
     def _add_times(
         self,
@@ -291,19 +326,11 @@ class JobMeter:
 
         A process that ends hands its counts on to the parent that waits for it.
         """
-        if len(now) == 1 and not first and now.keys() == before.keys() == self._readings.keys():
-            ((pid, reading),) = now.items()  # the usual job, cheaper
-            earlier = before[pid]
-            if reading is earlier:
-                return NOTHING
-            grown = reading.moved - earlier.moved
-            self._moved = self._moved + grown
-            return grown
         for pid in before.keys() - now.keys():
             mine = before[pid].moved
             parent = before[pid].parent
-            handed_on = parent in now and now[parent].moved >= mine + (
-                before[parent].moved if parent in before else Moved()
+            handed_on = parent in now and now[parent].moved.covers(
+                mine + before[parent].moved if parent in before else mine
             )
             if not handed_on:
                 self._gone = self._gone + mine
@@ -314,6 +341,14 @@ class JobMeter:
         self._moved = total
         return grown
 
+    def _grown(self, earlier: ProcessReading, reading: ProcessReading) -> Moved:
+        """Do the same as `_bytes` for a job that is one process."""
+        if reading is earlier:
+            return NOTHING
+        grown = reading.moved - earlier.moved
+        self._moved = self._moved + grown
+        return grown
+
     # -- what it was read from --
 
     @property
@@ -322,56 +357,49 @@ class JobMeter:
         counted = self._kernel_counts and not self._misplaced
         return counted and self._believed and self._estimate.consistent
 
-    def _sources(self, readings: list[ProcessReading]) -> tuple[str, ...]:
-        """Return what the numbers were read from. Made anew only when it changes."""
+    def _tell(self, readings: Iterable[ProcessReading], by_kernel: bool) -> None:
+        """Note what the numbers were read from and what is missing. Made anew when it changes."""
+        counted = some = False
+        every = True
+        for reading in readings:
+            counted |= reading.ended_counted
+            some |= reading.io_readable
+            every &= reading.io_readable
         group = self._group_total
         seen = (
-            self._taskstats is not None and True in {each.ended_counted for each in readings},
-            self._by_kernel,
-            True in {each.io_readable for each in readings},
+            counted,
+            by_kernel,
+            some,
             self._refaults_seen,
             group.sources if group is not None else (),
+            every,
+            self.denied,
+            self._ended_unseen,
         )
-        if seen != self._sources_of:
-            self._sources_of, self._sources_text = seen, _sources(*seen)
-        return self._sources_text
-
-    def _lacks(self, readings: list[ProcessReading]) -> tuple[str, ...]:
-        found: list[str] = []
-        if self.denied:
-            found.append("devices and mounts of waits (/proc/PID/syscall): owner or root only")
-        if False in {reading.io_readable for reading in readings}:
-            found.append("bytes (/proc/PID/io): owner or root only")
-        if self._ended_unseen:
-            found.append("the time between the last look and the end (taskstats): root only")
-        return tuple(found)
+        if seen != self._seen:
+            self._seen, self._io_readable = seen, every
+            self._sources = sources(*seen[:5])
+            self._lacks = lacks(*seen[5:])
 
     def close(self) -> None:
         """Close all files."""
-        for counters in self.processes.values():
-            counters.close()
+        for reader in self.processes.values():
+            reader.close()
         self.processes.clear()
         self._memory.close()
         self._in_groups.close()
         self._groups.close()
 
 
-def _sources(
-    threads: bool, by_kernel: bool, io_readable: bool, refaults: bool, group: tuple[str, ...]
-) -> tuple[str, ...]:
-    found = ["CPU and run queue: " + ("taskstats" if threads else "/proc/PID/schedstat")]
-    if by_kernel:
-        delays = "taskstats" if threads else "/proc/PID/stat (10 ms ticks)"
-        found.append(f"storage waits: delay accounting of {delays}, places from thread states")
-    else:
-        found.append("storage waits: samples of thread states")
-    if io_readable:
-        found.append("bytes: /proc/PID/io")
-    if refaults:
-        found.append("memory: refaults of the control group")
-    if group:
-        found.append("control group: " + ", ".join(group))
-    return tuple(found)
+def _pair(
+    before: dict[int, ProcessReading], now: dict[int, ProcessReading]
+) -> tuple[ProcessReading, ProcessReading] | None:
+    """Return both readings of a job that was and is one process, the usual one; else None."""
+    if len(now) != 1 or len(before) != 1:
+        return None
+    ((pid, reading),) = now.items()
+    earlier = before.get(pid)
+    return None if earlier is None else (earlier, reading)
 
 
 def _boot_offset_ns() -> int:

@@ -76,10 +76,10 @@ class Spent(msgspec.Struct):
     wall_ns: int = 0
     run_ns: int = 0
     wait_cpu_ns: int = 0
-    waits_ns: dict[StorageWait, float] = msgspec.field(default_factory=dict[StorageWait, float])
+    waits_ns: dict[StorageWait, float] = {}
     variance_ns2: float = 0.0
     """Variance of the sum of `waits_ns` that comes from sampling."""
-    yielding_ns: dict[StorageWait, float] = msgspec.field(default_factory=dict[StorageWait, float])
+    yielding_ns: dict[StorageWait, float] = {}
     """Of the kinds in `YIELDING`."""
 
     def plus(self, other: Spent) -> Spent:
@@ -116,11 +116,14 @@ class Spent(msgspec.Struct):
     @property
     def lost_s(self) -> float:
         """The same as of `ledger`, cheaper: jobs are sorted by it."""
-        waited = self.wait_cpu_ns + sum(self.waits_ns.values())
+        waited = self.wait_cpu_ns + (sum(self.waits_ns.values()) if self.waits_ns else 0)
         counted = self.run_ns + waited
         lost_ns = waited * min(1.0, self.wall_ns / counted) if counted else 0.0
         if self.yielding_ns and counted < self.wall_ns:
-            polled = sum(ns for wait, ns in self.yielding_ns.items() if wait.kind == "poll")
+            polled = 0.0
+            for wait, amount in self.yielding_ns.items():
+                if wait.kind == "poll":
+                    polled += amount
             lost_ns += min(polled, self.wall_ns - counted)
         return lost_ns / 1e9
 
@@ -148,18 +151,19 @@ class Spent(msgspec.Struct):
 
     def _explained_s(self, rest_ns: float) -> Iterator[tuple[StorageWait, float]]:
         """Yield how much of the rest of the wall time each of the yielding kinds explains."""
+        seen = {wait.kind for wait in self.yielding_ns}
         for kind in YIELDING:
-            mine = {wait: ns for wait, ns in self.yielding_ns.items() if wait.kind == kind}
-            total = sum(mine.values())
-            if not mine or rest_ns <= 0:
+            if kind not in seen or rest_ns <= 0:
                 continue
+            mine = [each for each in self.yielding_ns.items() if each[0].kind == kind]
+            total = sum([ns for _, ns in mine])
             scale = min(1.0, rest_ns / total) / 1e9
-            yield from ((wait, ns * scale) for wait, ns in mine.items())
+            for wait, ns in mine:
+                yield wait, ns * scale
             rest_ns -= min(total, rest_ns)
 
 
-@dataclass(frozen=True)
-class JobLedger:
+class JobLedger(msgspec.Struct, frozen=True):
     """Where the wall time of a job went, in seconds."""
 
     wall_s: float
@@ -168,7 +172,7 @@ class JobLedger:
     waits_s: Mapping[StorageWait, float]
     uncertainty_s: float
     """Standard uncertainty of the sum of `waits_s`, as far as it comes from sampling."""
-    idle_s: Mapping[str, float] = field(default_factory=dict[str, float])
+    idle_s: dict[str, float] = {}
     """Parts of `other_s` that samples name: `timer`, `locks`, `events`, `pipe` …"""
 
     def of_kind(self, kind: str) -> float:
@@ -204,22 +208,26 @@ class JobLedger:
     def shares(self) -> dict[str, float]:
         """The parts as shares of the wall time."""
         wall_s = self.wall_s or 1.0
+        waits_s = {"block": 0.0, "network": 0.0, "memory": 0.0}
+        for wait, amount in self.waits_s.items():
+            waits_s[wait.kind] += amount
         return {
             "on_cpu": self.on_cpu_s / wall_s,
             "wait_cpu": self.wait_cpu_s / wall_s,
-            "wait_block": self.wait_block_s / wall_s,
-            "wait_network": self.wait_network_s / wall_s,
-            "wait_memory": self.wait_memory_s / wall_s,
+            "wait_block": waits_s["block"] / wall_s,
+            "wait_network": waits_s["network"] / wall_s,
+            "wait_memory": waits_s["memory"] / wall_s,
             "other": self.other_s / wall_s,
         }
 
     @property
     def longest_wait(self) -> str:
         """The device, mount or other thing that it waited for longest; empty if not known."""
-        parts = {name(wait): amount for wait, amount in self.waits_s.items()} | {**self.idle_s}
+        parts = {name(wait): amount for wait, amount in self.waits_s.items()}
+        parts |= self.idle_s
         parts["CPU"] = self.wait_cpu_s
         parts[""] = self.other_s - sum(self.idle_s.values())
-        longest = max(parts, key=lambda each: parts[each])
+        longest = max(parts, key=parts.__getitem__)
         return longest if parts[longest] > 0.005 * self.wall_s else ""
 
 
@@ -232,14 +240,16 @@ def name(wait: StorageWait) -> str:
 class Waits(msgspec.Struct):
     """The waits of an interval, in ns summed over threads, by both methods."""
 
-    sampled: dict[StorageWait, float] = msgspec.field(default_factory=dict[StorageWait, float])
+    sampled: dict[StorageWait, float] = {}
     variance_ns2: float = 0.0
     """Variance of the sum of `sampled`."""
-    counted: dict[StorageWait, float] = msgspec.field(default_factory=dict[StorageWait, float])
+    counted: dict[StorageWait, float] = {}
     """As the kernel counts them, where it does: block I/O and what memory costs. Other waits are
     those of `sampled`."""
-    yielding: dict[StorageWait, float] = msgspec.field(default_factory=dict[StorageWait, float])
+    yielding: dict[StorageWait, float] = {}
     """Of the kinds in `YIELDING`, from samples alone."""
+    samples: int = 0
+    """Of sleeping threads."""
 
 
 @dataclass
@@ -271,7 +281,7 @@ class WaitEstimate:
             if spent.wait_block_ns:
                 self._count(made.counted, {}, spent.wait_block_ns, memory_ns)
             return made
-        samples = sum(states.values())
+        samples = made.samples = sum(states.values())
         places: dict[StorageWait, int] = {}
         named = 0
         for state, number in states.items():
@@ -290,9 +300,10 @@ class WaitEstimate:
         if named:
             share = named / samples
             made.variance_ns2 = self._asleep_ns**2 * share * (1 - share) / samples
-        self._compare(sum(places.values()) / samples, samples, spent)
+        if places or spent.wait_block_ns:
+            self._compare(sum(places.values()) / samples, samples, spent)
+            self._count(made.counted, places, spent.wait_block_ns, memory_ns)
         self._asleep_ns = 0.0
-        self._count(made.counted, places, spent.wait_block_ns, memory_ns)
         return made
 
     def _count(

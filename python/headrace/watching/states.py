@@ -15,7 +15,7 @@ from headrace.system.wait_channels import channel_of
 from headrace.watching.ledger import UNKNOWN_STORAGE, State, StorageWait
 from headrace.watching.places import Places
 from headrace.watching.polls import POLLS, Polls
-from headrace.watching.process import Threads
+from headrace.watching.process import ProcessReader
 
 # System calls whose first argument is the descriptor of what is waited for.
 _BY_DESCRIPTOR = {
@@ -62,31 +62,31 @@ class StateReader:
         self._polls = Polls(places.peers)
         self.denied = False
 
-    def read(self, pid: int, threads: Threads, thread: int) -> State:
+    def read(self, pid: int, reader: ProcessReader, thread: int) -> State:
         """Return what a thread does now. Raises OSError when it has ended."""
         # Most threads sleep in a call that says all: the state is read only for the others.
-        words = self._call_words(threads, thread)
+        words = self._call_words(reader, thread)
         if words is not None and (call := words[0]) in _IDLE_CALLS:
             return _FOR[_IDLE_CALLS[call]] if thread == pid else IDLE
         if words is not None and words[0] in POLLS:
-            return self._polling(pid, threads, thread, words)
-        fields = threads.read(thread, "stat")
+            return self._polling(pid, reader, thread, words)
+        fields = reader.read_thread(thread, "stat")
         letter = fields[fields.rindex(b")") + 2 :][:1]
         if letter == b"R":
             return RUNNING
         if letter not in (b"S", b"D"):
             return IDLE
         if words is not None and words[0] == b"running":  # it fell asleep in between
-            words = self._call_words(threads, thread)
+            words = self._call_words(reader, thread)
         call = _call(words)
         if letter == b"S":
-            return self._interruptible(pid, threads, thread, call)
-        return self._uninterruptible(pid, threads, thread, call)
+            return self._interruptible(pid, reader, thread, call)
+        return self._uninterruptible(pid, reader, thread, call)
 
-    def _call_words(self, threads: Threads, thread: int) -> list[bytes] | None:
+    def _call_words(self, reader: ProcessReader, thread: int) -> list[bytes] | None:
         """Return the words of `syscall`; None when it may not be read."""
         try:
-            return threads.read(thread, "syscall").split()
+            return reader.read_thread(thread, "syscall").split()
         except (ProcessLookupError, FileNotFoundError):
             raise  # the thread has ended
         except OSError:
@@ -94,7 +94,7 @@ class StateReader:
             return None
 
     def _interruptible(
-        self, pid: int, threads: Threads, thread: int, call: tuple[int, int] | None
+        self, pid: int, reader: ProcessReader, thread: int, call: tuple[int, int] | None
     ) -> State:
         if call is not None and call[0] in _REQUESTS:
             wait = self._places.of_open_files(pid)
@@ -107,22 +107,22 @@ class StateReader:
             return State(wait)
         return _AT_PIPE if thread == pid and self._places.is_pipe(pid, call[1]) else IDLE
 
-    def _polling(self, pid: int, threads: Threads, thread: int, words: list[bytes]) -> State:
+    def _polling(self, pid: int, reader: ProcessReader, thread: int, words: list[bytes]) -> State:
         """Return what a poll waits for. One of a library's thread, while the program itself sleeps
         for a time, is for no answer that the program needs."""
         if server := self._polls.server(pid, words):
             if thread == pid:
                 return State(StorageWait("poll", server))
-            first = self._call_words(threads, pid)
+            first = self._call_words(reader, pid)
             if first is None or _IDLE_CALLS.get(first[0]) != "timer":
                 return State(StorageWait("poll", server))
         return _EVENTS if thread == pid else IDLE
 
     def _uninterruptible(
-        self, pid: int, threads: Threads, thread: int, call: tuple[int, int] | None
+        self, pid: int, reader: ProcessReader, thread: int, call: tuple[int, int] | None
     ) -> State:
         try:
-            function = threads.read(thread, "wchan")
+            function = reader.read_thread(thread, "wchan")
         except (ProcessLookupError, FileNotFoundError):
             raise
         except OSError:

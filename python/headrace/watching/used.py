@@ -19,7 +19,7 @@ class Used(msgspec.Struct):
     system_s: float = 0.0
     samples: int = 0
     """Samples of the states of its threads."""
-    counted_ns: dict[StorageWait, float] = msgspec.field(default_factory=dict[StorageWait, float])
+    counted_ns: dict[StorageWait, float] = {}
     """The waits as the kernel counts them, those that it does not count from samples."""
 
     def add(self, other: Used) -> None:

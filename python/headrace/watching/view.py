@@ -15,7 +15,15 @@ _NAME = 22
 _WIDTH = 80
 _FOREIGN_BYTES_PER_S = 100e3
 """Less is what any node does all the time."""
-_PARTS = ("on_cpu", "wait_cpu", "wait_block", "wait_network", "wait_memory", "other")
+_WIDTHS = {
+    "on_cpu": 5,
+    "wait_cpu": 6,
+    "wait_block": 5,
+    "wait_network": 5,
+    "wait_memory": 5,
+    "other": 5,
+}
+"""Of the shares by part, without the percent sign."""
 _HEADING = (
     f"{'job':<{_NAME}} {'on CPU':>6}{'no CPU':>7}{'block':>6}{'netw.':>6}{'mem.':>6}{'other':>6}"
     f"  {'read':>8} waits for"
@@ -55,11 +63,9 @@ def table(rows: Sequence[tuple[JobSample, Used]], most: int) -> list[str]:
 def _row(job: JobSample, used: Used) -> str:
     ledger = used.ledger
     parts = ledger.shares
-    shares = [f"{100 * parts[part]:.0f}%" for part in _PARTS]
     name = job.name if len(job.name) <= _NAME else f"{job.name[: _NAME - 1]}…"
     rate = used.moved.served / ledger.wall_s if ledger.wall_s else 0.0
-    widths = (6, 7, 6, 6, 6, 6)
-    cells = "".join(f"{share:>{width}}" for share, width in zip(shares, widths, strict=True))
+    cells = "".join([f"{100 * parts[part]:>{width}.0f}%" for part, width in _WIDTHS.items()])
     place = ledger.longest_wait
     place = place if len(place) <= 12 else f"…{place[-11:]}"
     return f"{name:<{_NAME}} {cells}  {_rate(rate):>8} {place}".rstrip()

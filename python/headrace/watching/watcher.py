@@ -6,7 +6,6 @@ their number: the more jobs, the rarer is each one's sample.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +27,7 @@ from headrace.watching.foreign_io import ForeignIo
 from headrace.watching.job import JobMeter
 from headrace.watching.own_groups import MovedBytes
 from headrace.watching.places import Places
+from headrace.watching.process import ProcessReader, read_processes
 from headrace.watching.states import RUNNING, StateReader
 from headrace.watching.used import JobSample
 
@@ -91,7 +91,9 @@ class Watcher:
         self._owed = 0.0
         self._last_s = 0.0
         self._cpu_s = 0.0
-        self._threads: list[tuple[JobMeter, int, int]] = []
+        self._threads: list[tuple[JobMeter, int, ProcessReader, int]] = []
+        self._listed: tuple[list[ProcessReader], list[tuple[int, ...]]] = ([], [])
+        """The processes, with the threads of each, as they were listed."""
         self._position = 0
         self._busy: tuple[float, float] | None = None
 
@@ -151,20 +153,20 @@ class Watcher:
         self._owed += span_s * self._per_s
         number = min(int(self._owed), threads)
         self._owed = min(self._owed - number, 1.0)
+        states = self._states
         for _ in range(number):
             self._position = (self._position + 1) % threads
-            job, pid, thread = self._threads[self._position]
-            counters = job.processes.get(pid)
-            if counters is None:
+            job, pid, reader, thread = self._threads[self._position]
+            states.denied = False
+            try:
+                state = states.read(pid, reader, thread)
+            except (OSError, ValueError, IndexError):  # it has ended
                 continue
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                self._states.denied = False
-                state = self._states.read(pid, counters.threads, thread)
-                job.denied |= self._states.denied
-                if state is RUNNING:
-                    job.running_samples += 1
-                else:
-                    job.states[state] += 1
+            job.denied |= states.denied
+            if state is RUNNING:
+                job.running_samples += 1
+            else:
+                job.states[state] += 1
 
     # -- looks --
 
@@ -174,25 +176,8 @@ class Watcher:
         ended, complete = self._taskstats.ended() if self._taskstats is not None else ([], True)
         self._find()
         of_jobs = self._owners(ended)
-        delays, forked = delay_accounting(), self._births.parents()
-        samples: list[JobSample] = []
-        for key, job in [*self._jobs.items()]:
-            job.delays = delays
-            sample = job.look(time.monotonic_ns(), of_jobs.get(key, []), forked=forked)
-            samples.append(sample)
-            if sample.ended:
-                job.close()
-                del self._jobs[key]
-                self._ended[key] = job.found.pids
-        threads = [
-            (job, pid, thread)
-            for job in self._jobs.values()
-            for pid, counters in job.processes.items()
-            for thread in counters.threads.ids
-        ]
-        if len(threads) != len(self._threads) or set(threads) != set(self._threads):
-            self._threads = threads
-            self._random.shuffle(self._threads)
+        samples = self._look_at_jobs(of_jobs)
+        self._list_threads()
         clients = self._clients.look(
             next(iter(job.processes)) for job in self._jobs.values() if job.processes
         )
@@ -208,6 +193,47 @@ class Watcher:
         return NodeSample(
             now_s, interval_s, tuple(samples), cost_s, foreign, notes, clients, foreign_io
         )
+
+    def _look_at_jobs(self, ended: Mapping[str, list[TaskDelays]]) -> list[JobSample]:
+        """Read the counters of all processes by one call, then look at each job."""
+        delays, forked = delay_accounting(), self._births.parents()
+        jobs = [*self._jobs.items()]
+        for _, job in jobs:
+            job.follow(forked)
+        readings, times_ns = read_processes(
+            [reader for _, job in jobs for reader in job.processes.values()],
+            delays and not self._misplaced,
+            self._taskstats is not None,
+        )
+        samples: list[JobSample] = []
+        begin = 0
+        for key, job in jobs:
+            end = begin + len(job.processes)
+            now_ns = times_ns[begin] if begin < end else time.monotonic_ns()
+            job.delays = delays
+            sample = job.look(now_ns, readings[begin:end], ended.get(key, []))
+            begin = end
+            samples.append(sample)
+            if sample.ended:
+                job.close()
+                del self._jobs[key]
+                self._ended[key] = job.found.pids
+        return samples
+
+    def _list_threads(self) -> None:
+        """List the threads to be sampled anew, in another order, where they have changed."""
+        readers = [reader for job in self._jobs.values() for reader in job.processes.values()]
+        listed = readers, [reader.threads for reader in readers]
+        if listed == self._listed:
+            return
+        self._listed = listed
+        self._threads = [
+            (job, pid, reader, thread)
+            for job in self._jobs.values()
+            for pid, reader in job.processes.items()
+            for thread in reader.threads
+        ]
+        self._random.shuffle(self._threads)
 
     def _foreign(self, samples: Sequence[JobSample], cost_s: float) -> float | None:
         """Return the CPUs used by what is not watched since the last look."""

@@ -1,0 +1,34 @@
+"""Where the numbers of a job come from and what is missing, for people; pure."""
+
+from __future__ import annotations
+
+
+def sources(
+    threads: bool, by_kernel: bool, io_readable: bool, refaults: bool, group: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return what the numbers were read from."""
+    found = ["CPU and run queue: " + ("taskstats" if threads else "/proc/PID/schedstat")]
+    if by_kernel:
+        delays = "taskstats" if threads else "/proc/PID/stat (10 ms ticks)"
+        found.append(f"storage waits: delay accounting of {delays}, places from thread states")
+    else:
+        found.append("storage waits: samples of thread states")
+    if io_readable:
+        found.append("bytes: /proc/PID/io")
+    if refaults:
+        found.append("memory: refaults of the control group")
+    if group:
+        found.append("control group: " + ", ".join(group))
+    return tuple(found)
+
+
+def lacks(io_readable: bool, denied: bool, ended_unseen: bool) -> tuple[str, ...]:
+    """Return what could not be read."""
+    found: list[str] = []
+    if denied:
+        found.append("devices and mounts of waits (/proc/PID/syscall): owner or root only")
+    if not io_readable:
+        found.append("bytes (/proc/PID/io): owner or root only")
+    if ended_unseen:
+        found.append("the time between the last look and the end (taskstats): root only")
+    return tuple(found)
