@@ -248,8 +248,8 @@ fn with_number(error: std::io::Error) -> PyErr {
     }
 }
 
-/// Return the counters of all processes, None of those that have ended, and when each was read, in ns
-/// of the monotonic clock.
+/// Return the counters of all processes, None of those that have ended, and when each was read, in
+/// ns of the monotonic clock.
 #[pyfunction]
 #[allow(clippy::type_complexity)] // in words in `_core.pyi`
 pub fn read_processes(

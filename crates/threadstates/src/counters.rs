@@ -47,8 +47,9 @@ impl ProcessFiles {
         })
     }
 
-    /// Return the counters of now, or None if nothing has changed: its only thread slept at the last
-    /// call, and was not on a CPU since. `alone`: it had one thread then, and its times are wanted.
+    /// Return the counters of now, or None if nothing has changed: its only thread slept at the
+    /// last call, and was not on a CPU since. `alone`: it had one thread then, and its times are
+    /// wanted.
     ///
     /// Fails when the process has ended.
     pub fn read(&mut self, alone: bool) -> Result<Option<Counts>> {

@@ -1,5 +1,5 @@
-//! Files of /proc that stay open while there are descriptors to spare: to open one takes longer than
-//! to read it.
+//! Files of /proc that stay open while there are descriptors to spare: to open one takes longer
+//! than to read it.
 
 use std::fs::File;
 use std::io::{Error, Result};

@@ -42,11 +42,11 @@ impl Process {
         Ok(Process { files, threads, count: 1, changed: true, tick_ns })
     }
 
-    /// Return the counters of now, or None if they are those of the last call. Fails when the process
-    /// has ended.
+    /// Return the counters of now, or None if they are those of the last call. Fails when the
+    /// process has ended.
     ///
-    /// `delays`: waits for block I/O are counted, and wanted. `elsewhere`: the times of a process with
-    /// several threads, and waits for block I/O, have another source.
+    /// `delays`: waits for block I/O are counted, and wanted. `elsewhere`: the times of a process
+    /// with several threads, and waits for block I/O, have another source.
     pub fn read(&mut self, delays: bool, elsewhere: bool) -> Result<Option<Reading>> {
         let Some(counts) = self.files.read(!delays && self.count == 1)? else { return Ok(None) };
         if matches!(counts.letter, b'Z' | b'X') {
