@@ -204,7 +204,7 @@ def test_requests_that_are_waited_for_in_other_calls(
     ledger = job.total.ledger
     # On a busy machine it also waits for a CPU each time.
     asleep_s = ledger.wall_s - ledger.on_cpu_s - ledger.wait_cpu_s
-    assert ledger.wait_block_s > 0.8 * asleep_s, ledger
+    assert ledger.wait_block_s > 0.7 * asleep_s, ledger
     assert ledger.longest_wait == disk.name
 
 
