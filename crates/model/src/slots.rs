@@ -103,6 +103,20 @@ impl<T> Debug for Id<T> {
     }
 }
 
+/// Make room for `more` items, and for a quarter of those that there are, where a `Vec` doubles. Lists
+/// of which a cluster has one or more for each node would be a third empty.
+#[inline]
+pub(crate) fn make_room<T>(list: &mut Vec<T>, more: usize) {
+    if list.capacity() - list.len() < more {
+        grow(list, more);
+    }
+}
+
+#[cold]
+fn grow<T>(list: &mut Vec<T>, more: usize) {
+    list.reserve_exact(more.max(list.len() / 4).max(4));
+}
+
 /// Values in reusable slots; allocates only while it grows. The slot freed last is used first.
 ///
 /// `Of` is the kind of the ids, if that is not the type of the values.
@@ -119,6 +133,11 @@ impl<T, Of> Default for Slab<T, Of> {
 }
 
 impl<T, Of> Slab<T, Of> {
+    /// Return a list of one value, without space for more.
+    pub fn of(item: T) -> Self {
+        Slab { items: vec![item], free: Vec::new() }
+    }
+
     #[inline]
     pub fn insert(&mut self, item: T) -> Id<Of> {
         match self.free.pop() {
@@ -128,6 +147,7 @@ impl<T, Of> Slab<T, Of> {
             }
             None => {
                 let id = Id::at(self.items.len());
+                make_room(&mut self.items, 1);
                 self.items.push(item);
                 id
             }

@@ -13,7 +13,8 @@
 
 use std::cmp::Reverse;
 
-use super::space::{Group, Space};
+use super::groups::Group;
+use super::space::Space;
 use super::spec::FilesystemKind;
 
 /// Inodes of 256 bytes per block.
@@ -40,15 +41,13 @@ impl Space {
         let parent = self.directory_groups[directory as usize % self.directory_groups.len()];
         let chosen = match kind {
             FilesystemKind::Ext3 => self.hashed_group(parent),
-            FilesystemKind::Ext4 => {
-                self.group_from(parent, |group| self.groups[group].has_free_inode())
-            }
+            FilesystemKind::Ext4 => self.group_from(parent, |group| self.has_free_inode(group)),
             FilesystemKind::Xfs | FilesystemKind::Btrfs => {
                 self.group_from(parent, |group| self.has_free_blocks(group))
             }
         };
         let number = chosen.unwrap_or(parent);
-        let group = &mut self.groups[number];
+        let group = self.groups.change(number);
         let inode = match group.inodes.freed.pop() {
             Some(Reverse(inode)) => inode,
             None => {
@@ -61,7 +60,11 @@ impl Space {
     }
 
     pub(super) fn release_inode(&mut self, group: usize, inode: u32) {
-        self.groups[group].inodes.freed.push(Reverse(inode));
+        self.groups.change(group).inodes.freed.push(Reverse(inode));
+    }
+
+    fn has_free_inode(&self, group: usize) -> bool {
+        self.groups.read(group, Group::has_free_inode)
     }
 
     /// Return the first group from `start` on, with wrap-around, that satisfies `will_do`.
@@ -72,13 +75,12 @@ impl Space {
 
     fn hashed_group(&self, parent: usize) -> Option<usize> {
         let count = self.groups.len();
-        let will_do =
-            |group: usize| self.groups[group].has_free_inode() && self.has_free_blocks(group);
+        let will_do = |group: usize| self.has_free_inode(group) && self.has_free_blocks(group);
         if will_do(parent) {
             return Some(parent);
         }
         // A directory other than the root is the first inode of its group.
-        let inodes = (self.groups[parent].inode_blocks() * INODES_PER_BLOCK) as usize;
+        let inodes = (self.groups.read(parent, Group::inode_blocks) * INODES_PER_BLOCK) as usize;
         let directory_inode = if parent == 0 { ROOT_INODE } else { parent * inodes + 1 };
         let mut group = (parent + directory_inode) % count;
         let mut step = 1;
@@ -89,6 +91,6 @@ impl Space {
             }
             step *= 2;
         }
-        self.group_from(parent + 1, |group| self.groups[group].has_free_inode())
+        self.group_from(parent + 1, |group| self.has_free_inode(group))
     }
 }

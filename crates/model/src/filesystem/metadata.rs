@@ -35,15 +35,16 @@ impl Filesystem {
             FilesystemKind::Ext3 => {
                 let number = (page - DIRECT_PAGES) / INDIRECT_PAGES;
                 let until = DIRECT_PAGES + (number + 1) * INDIRECT_PAGES;
-                let double = if number > 0 { f.double_indirect } else { None };
-                (double, f.indirect.get(number as usize).copied(), until)
+                let maps = f.maps.as_deref();
+                let double = maps.filter(|_| number > 0).and_then(|maps| maps.double_indirect);
+                (double, maps.and_then(|maps| maps.indirect.get(number as usize)).copied(), until)
             }
-            _ if f.leaves.is_empty() => (None, None, u32::MAX),
+            _ if f.leaves().is_empty() => (None, None, u32::MAX),
             _ => {
                 let at = f.runs.partition_point(|r| r.page <= page).saturating_sub(1);
                 let leaf = at / LEAF_EXTENTS;
                 let until = f.runs.get((leaf + 1) * LEAF_EXTENTS).map_or(u32::MAX, |r| r.page);
-                (None, f.leaves.get(leaf).copied(), until)
+                (None, f.leaves().get(leaf).copied(), until)
             }
         };
         (first.into_iter().chain(second), until)

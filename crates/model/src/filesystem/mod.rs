@@ -11,6 +11,8 @@
 //! (`fs/ext3/balloc.c`), multi-block allocation (`fs/ext4/mballoc.c`), XFS allocation groups and
 //! speculative preallocation (`fs/xfs/xfs_iomap.c`).
 
+mod file;
+mod groups;
 mod inodes;
 mod metadata;
 mod space;
@@ -18,6 +20,7 @@ mod spec;
 
 use rustc_hash::FxHashMap;
 
+use file::{File, FileRun};
 pub use space::Run;
 use space::Space;
 pub use spec::{
@@ -27,34 +30,7 @@ pub use spec::{
 use crate::pagecache::PAGE_BYTES;
 use crate::ranges;
 use crate::request::SectorRange;
-
-/// Contiguous pages of a file.
-#[derive(Clone, Copy, Debug)]
-struct FileRun {
-    page: u32,
-    block: u64,
-    pages: u32,
-}
-
-#[derive(Clone, Debug, Default)]
-struct File {
-    runs: Vec<FileRun>,
-    /// Group of its inode, where the search for its first block starts.
-    group: usize,
-    inode_number: u32,
-    /// The metadata block that holds the inode.
-    inode: u32,
-    /// ext3: the indirect blocks, one per 4 MiB of the file. The second one also needs the
-    /// double-indirect block.
-    indirect: Vec<u32>,
-    double_indirect: Option<u32>,
-    /// ext4, xfs, btrfs: metadata blocks with the extents that do not fit into the inode.
-    leaves: Vec<u32>,
-    /// Space reserved after the last allocation.
-    reserved: Run,
-    window_blocks: u64,
-    pages: u64,
-}
+use crate::slots::make_room;
 
 /// Pages that an ext3 inode maps directly, and pages per indirect block.
 const DIRECT_PAGES: u32 = 12;
@@ -159,6 +135,7 @@ impl Filesystem {
                 index
             }
             None => {
+                make_room(&mut self.files, 1);
                 self.files.push(file);
                 (self.files.len() - 1) as u32
             }
@@ -187,7 +164,7 @@ impl Filesystem {
                 freed.push((run.block * SECTORS_PER_BLOCK, run.blocks * SECTORS_PER_BLOCK));
             }
         }
-        for block in gone.indirect.into_iter().chain(gone.double_indirect).chain(gone.leaves) {
+        for block in gone.maps.iter().flat_map(|maps| maps.blocks()) {
             self.space.release(Run { block: self.metadata[block as usize], blocks: 1 });
         }
         self.free_files.push(file);
@@ -263,15 +240,15 @@ impl Filesystem {
             return Ok(DIRECT_PAGES);
         }
         let number = ((page - DIRECT_PAGES) / INDIRECT_PAGES) as usize;
-        if number >= 1 && self.files[file as usize].double_indirect.is_none() {
+        if number >= 1 && self.files[file as usize].maps().double_indirect.is_none() {
             let run = self.take(file, 1)?;
             let block = self.new_metadata(run.block);
-            self.files[file as usize].double_indirect = Some(block);
+            self.files[file as usize].maps().double_indirect = Some(block);
         }
-        while self.files[file as usize].indirect.len() <= number {
+        while self.files[file as usize].maps().indirect.len() <= number {
             let run = self.take(file, 1)?;
             let block = self.new_metadata(run.block);
-            self.files[file as usize].indirect.push(block);
+            self.files[file as usize].maps().indirect.push(block);
         }
         Ok(DIRECT_PAGES + (number as u32 + 1) * INDIRECT_PAGES)
     }
@@ -280,11 +257,11 @@ impl Filesystem {
         let f = &self.files[file as usize];
         let needed =
             if f.runs.len() > INODE_EXTENTS { f.runs.len().div_ceil(LEAF_EXTENTS) } else { 0 };
-        while self.files[file as usize].leaves.len() < needed {
+        while self.files[file as usize].leaves().len() < needed {
             let group = self.files[file as usize].group;
             let run = self.space.take(group, 1, None)?;
             let block = self.new_metadata(run.block);
-            self.files[file as usize].leaves.push(block);
+            self.files[file as usize].maps().leaves.push(block);
         }
         Ok(())
     }

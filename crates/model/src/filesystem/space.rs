@@ -1,11 +1,8 @@
 //! Free space of a filesystem: groups of blocks, each with a moving allocation pointer and a list
-//! of freed extents. `inodes.rs` chooses the group of a new file.
+//! of freed extents. `groups.rs` holds them; `inodes.rs` chooses the group of a new file.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
+use super::groups::{Group, Groups};
 use super::spec::{FilesystemKind, FilesystemSpec, NoSpace, BLOCK_BYTES};
-use crate::stream::Stream;
 
 /// Blocks per bitmap block.
 const GROUP_BLOCKS: u64 = 32_768;
@@ -17,32 +14,9 @@ pub struct Run {
     pub blocks: u64,
 }
 
-/// Inodes of a group. The lowest free one is allocated.
-#[derive(Debug, Default)]
-pub(super) struct InodeTable {
-    pub(super) used: u32,
-    pub(super) freed: BinaryHeap<Reverse<u32>>,
-}
-
-#[derive(Debug)]
-pub(super) struct Group {
-    pub(super) start: u64,
-    end: u64,
-    /// Metadata blocks at the start of the group: bitmaps and inode table.
-    pub(super) table: u64,
-    pub(super) inodes: InodeTable,
-    /// The free extent used for current allocations.
-    open: Run,
-    /// Freed extents, sorted by address.
-    returned: Vec<Run>,
-    holes: Stream,
-}
-
 #[derive(Debug)]
 pub(super) struct Space {
-    /// Blocks of each group but the last.
-    group_blocks: u64,
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Groups,
     pub(super) directory_groups: Vec<usize>,
     free_extent_blocks: f64,
     used_extent_blocks: f64,
@@ -62,35 +36,16 @@ impl Space {
         let free_extent_blocks = (spec.free_extent_bytes / BLOCK_BYTES) as f64;
         let used = spec.used_fraction.clamp(0.0, 0.98);
         let aged = spec.free_extent_bytes > 0;
-        let mut groups = Vec::new();
-        let mut start = 0;
-        while start + table_blocks + 64 < blocks {
-            let end = (start + group_blocks).min(blocks);
-            let holes = Stream::numbered(seed, "filesystem/holes", groups.len() as u64);
-            groups.push(Group {
-                start,
-                end,
-                table: table_blocks,
-                inodes: InodeTable::default(),
-                open: Run {
-                    block: start + table_blocks,
-                    blocks: if aged { 0 } else { end - start - table_blocks },
-                },
-                returned: Vec::new(),
-                holes,
-            });
-            start = end;
-        }
+        let groups = Groups::new(blocks, group_blocks, table_blocks, aged, seed);
         let directories = spec.directories.max(1) as usize;
         let first = (spec.start_fraction.clamp(0.0, 0.999) * groups.len() as f64) as usize;
         // Directories are spread over the remaining groups (Orlov; XFS rotates over its allocation
         // groups).
         let directory_groups =
             (0..directories).map(|d| first + d * (groups.len() - first) / directories).collect();
-        let free = groups.iter().map(|g| g.end - g.start - g.table).sum::<u64>();
+        let free = groups.blocks_for_files();
         let free = if aged { (free as f64 * (1.0 - used)) as u64 } else { free };
         Space {
-            group_blocks,
             groups,
             directory_groups,
             free_extent_blocks,
@@ -103,17 +58,12 @@ impl Space {
         self.free
     }
 
-    /// Return the number of the group that holds a block.
-    fn group_of(&self, block: u64) -> usize {
-        ((block / self.group_blocks) as usize).min(self.groups.len().saturating_sub(1))
-    }
-
     /// Return the 128 MiB group of a block (XFS: the allocation group) and the block that tracks
     /// its free blocks. ext4 packs the bitmaps of 16 groups at the start of the first. `None` for
     /// btrfs: its trees count when they are written.
     pub(super) fn account_of(&self, kind: FilesystemKind, block: u64) -> Option<(u64, u64)> {
-        let number = self.group_of(block);
-        let start = self.groups[number].start;
+        let number = self.groups.holding(block);
+        let start = self.groups.start(number);
         match kind {
             FilesystemKind::Ext3 | FilesystemKind::Ext4 => {
                 Some((block / GROUP_BLOCKS, start + (block - start) / GROUP_BLOCKS))
@@ -129,7 +79,7 @@ impl Space {
     pub(super) fn stored(&self) -> impl Iterator<Item = Run> + '_ {
         let used =
             self.used_extent_blocks / (self.used_extent_blocks + self.free_extent_blocks).max(1.0);
-        self.groups.iter().flat_map(move |group| {
+        let of_group = move |group: &Group| {
             let mut from = group.start;
             let mut stored = Vec::with_capacity(group.returned.len() + 2);
             for free in group.returned.iter().filter(|free| free.block < group.open.block) {
@@ -141,15 +91,17 @@ impl Space {
             let of_others = (untouched as f64 * used) as u64;
             stored.push(Run { block: group.end - of_others, blocks: of_others });
             stored
-        })
+        };
+        (0..self.groups.len()).flat_map(move |number| self.groups.read(number, of_group))
     }
 
     /// Return whether the group has a free block (aged: whether it may have unallocated holes).
     pub(super) fn has_free_blocks(&self, number: usize) -> bool {
-        let group = &self.groups[number];
-        group.open.blocks > 0
-            || !group.returned.is_empty()
-            || (self.free_extent_blocks > 0.0 && group.open.block < group.end)
+        self.groups.read(number, |group| {
+            group.open.blocks > 0
+                || !group.returned.is_empty()
+                || (self.free_extent_blocks > 0.0 && group.open.block < group.end)
+        })
     }
 
     /// Allocate up to `wanted` contiguous blocks: at `goal` if free, else in the file's group, else
@@ -161,7 +113,7 @@ impl Space {
         goal: Option<u64>,
     ) -> Result<Run, NoSpace> {
         let home = match goal {
-            Some(block) => self.group_of(block),
+            Some(block) => self.groups.holding(block),
             None => group,
         };
         for step in 0..self.groups.len() {
@@ -175,7 +127,7 @@ impl Space {
     }
 
     fn take_in(&mut self, number: usize, wanted: u64, goal: Option<u64>) -> Option<Run> {
-        let group = &mut self.groups[number];
+        let group = self.groups.change(number);
         if let Some(goal) = goal {
             if group.open.blocks > 0 && group.open.block == goal {
                 return Some(take_front(&mut group.open, wanted));
@@ -209,8 +161,8 @@ impl Space {
     /// Free blocks and join them with adjacent free extents.
     pub(super) fn release(&mut self, run: Run) {
         self.free += run.blocks;
-        let number = self.group_of(run.block);
-        let group = &mut self.groups[number];
+        let number = self.groups.holding(run.block);
+        let group = self.groups.change(number);
         if run.block + run.blocks == group.open.block && group.open.blocks > 0 {
             group.open = Run { block: run.block, blocks: run.blocks + group.open.blocks };
             return;

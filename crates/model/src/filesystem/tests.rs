@@ -166,8 +166,8 @@ proptest! {
             for &file in files.iter().flatten() {
                 let f = &fs.files[file as usize];
                 held.extend(f.runs.iter().map(|r| (r.block, u64::from(r.pages))));
-                let metadata = f.indirect.iter().chain(&f.double_indirect).chain(&f.leaves);
-                held.extend(metadata.map(|&m| (fs.metadata[m as usize], 1)));
+                let metadata = f.maps.iter().flat_map(|maps| maps.blocks());
+                held.extend(metadata.map(|m| (fs.metadata[m as usize], 1)));
             }
             held.sort_unstable();
             for pair in held.windows(2) {
