@@ -5,12 +5,16 @@ use serde::{Deserialize, Serialize};
 use crate::request::Nanos;
 
 const BINS_PER_OCTAVE_LOG2: u32 = 3;
+#[cfg(test)]
 const BINS: usize = (65 - BINS_PER_OCTAVE_LOG2 as usize) << BINS_PER_OCTAVE_LOG2;
 
 /// Counts of durations in bins of one eighth of an octave, with exact count, sum and maximum.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Histogram {
-    counts: Box<[u64]>,
+    /// The bins from `first` on; all others are empty. Durations of one kind are within a few
+    /// octaves, and each drive of a cluster has three histograms.
+    counts: Vec<u64>,
+    first: usize,
     count: u64,
     sum_ns: u128,
     max_ns: Nanos,
@@ -21,12 +25,6 @@ pub struct Histogram {
 pub struct HistogramBins {
     pub lower_ns: Vec<u64>,
     pub count: Vec<u64>,
-}
-
-impl Default for Histogram {
-    fn default() -> Self {
-        Histogram { counts: vec![0; BINS].into_boxed_slice(), count: 0, sum_ns: 0, max_ns: 0 }
-    }
 }
 
 #[inline]
@@ -49,10 +47,54 @@ fn lower_of(bin: usize) -> u64 {
     ((sub + (bin & (sub - 1))) as u64) << shift
 }
 
+impl PartialEq for Histogram {
+    fn eq(&self, other: &Self) -> bool {
+        (self.count, self.sum_ns, self.max_ns) == (other.count, other.sum_ns, other.max_ns)
+            && self.filled().eq(other.filled())
+    }
+}
+
+impl Eq for Histogram {}
+
 impl Histogram {
+    /// Return the count of a bin to change it.
+    #[inline]
+    fn bin(&mut self, bin: usize) -> &mut u64 {
+        let at = bin.wrapping_sub(self.first);
+        if at < self.counts.len() {
+            return &mut self.counts[at];
+        }
+        self.reach(bin)
+    }
+
+    /// As `bin`, of a bin that is not in `counts`.
+    #[cold]
+    fn reach(&mut self, bin: usize) -> &mut u64 {
+        // A whole octave at once: durations near this one follow.
+        let octave = 1 << BINS_PER_OCTAVE_LOG2;
+        let begin = bin / octave * octave;
+        let (first, end) = match self.counts.len() {
+            0 => (begin, begin + octave),
+            bins => (begin.min(self.first), (begin + octave).max(self.first + bins)),
+        };
+        let mut counts = vec![0; end - first];
+        if !self.counts.is_empty() {
+            let at = self.first - first;
+            counts[at..at + self.counts.len()].copy_from_slice(&self.counts);
+        }
+        (self.counts, self.first) = (counts, first);
+        &mut self.counts[bin - first]
+    }
+
+    /// Return the bins that are not empty, with their counts.
+    fn filled(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let bins = (self.first..).zip(self.counts.iter().copied());
+        bins.filter(|&(_, count)| count > 0)
+    }
+
     #[inline]
     pub fn add(&mut self, value: Nanos) {
-        self.counts[bin_of(value)] += 1;
+        *self.bin(bin_of(value)) += 1;
         self.count += 1;
         self.sum_ns += u128::from(value);
         self.max_ns = self.max_ns.max(value);
@@ -62,7 +104,7 @@ impl Histogram {
     #[inline]
     pub fn add_times(&mut self, value: Nanos, times: u64) {
         if times > 0 {
-            self.counts[bin_of(value)] += times;
+            *self.bin(bin_of(value)) += times;
             self.count += times;
             self.sum_ns += u128::from(value) * u128::from(times);
             self.max_ns = self.max_ns.max(value);
@@ -70,8 +112,8 @@ impl Histogram {
     }
 
     pub fn merge(&mut self, other: &Histogram) {
-        for (mine, theirs) in self.counts.iter_mut().zip(other.counts.iter()) {
-            *mine += theirs;
+        for (bin, count) in other.filled() {
+            *self.bin(bin) += count;
         }
         self.count += other.count;
         self.sum_ns += other.sum_ns;
@@ -97,8 +139,8 @@ impl Histogram {
     pub fn quantile_ns(&self, share: f64) -> f64 {
         let target = share * self.count as f64;
         let mut seen = 0.0;
-        for (bin, &count) in self.counts.iter().enumerate() {
-            if count > 0 && seen + count as f64 >= target {
+        for (bin, count) in self.filled() {
+            if seen + count as f64 >= target {
                 let low = lower_of(bin) as f64;
                 let high = (lower_of(bin + 1) as f64).min(self.max_ns as f64 + 1.0);
                 return low + (high - low) * ((target - seen) / count as f64).max(0.0);
@@ -110,11 +152,8 @@ impl Histogram {
 
     /// Return the non-empty bins.
     pub fn bins(&self) -> HistogramBins {
-        let filled = || self.counts.iter().enumerate().filter(|(_, &count)| count > 0);
-        HistogramBins {
-            lower_ns: filled().map(|(bin, _)| lower_of(bin)).collect(),
-            count: filled().map(|(_, &count)| count).collect(),
-        }
+        let (lower_ns, count) = self.filled().map(|(bin, count)| (lower_of(bin), count)).unzip();
+        HistogramBins { lower_ns, count }
     }
 }
 
@@ -139,6 +178,21 @@ mod tests {
             (0..times).for_each(|_| once.add(value));
         }
         assert_eq!(several, once);
+    }
+
+    #[test]
+    fn histograms_are_equal_and_merge_whatever_came_first() {
+        let mut rising = Histogram::default();
+        let mut falling = Histogram::default();
+        let values = [0, 3, 900, 1 << 20, u64::MAX];
+        values.iter().for_each(|&value| rising.add(value));
+        values.iter().rev().for_each(|&value| falling.add(value));
+        assert_eq!(rising, falling);
+        assert_ne!(rising, Histogram::default());
+        let mut merged = Histogram::default();
+        merged.merge(&falling);
+        assert_eq!(merged, rising);
+        assert_eq!(merged.bins().count, [1; 5]);
     }
 
     #[test]
