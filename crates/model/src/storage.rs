@@ -52,7 +52,9 @@ enum Placed {
 /// A drive or a RAID with its faults.
 pub struct Storage {
     pub drives: Drives,
+    /// The drives that can get a replacement: those of a RAID.
     members: Vec<DriveSpec>,
+    number_of_drives: usize,
     /// The queue of each member, if members have queues.
     queue: Option<QueueSpec>,
     habits: SharedHabits,
@@ -66,8 +68,8 @@ fn seed_of(seed: u64, drive: usize) -> u64 {
 
 /// Return the queue that a controller has for each drive: in order of arrival, as many commands at
 /// once as the drive takes.
-fn queue_of_controller(members: &[DriveSpec]) -> QueueSpec {
-    let depth = members.iter().map(DriveSpec::queue_depth).min().unwrap_or(1);
+fn queue_of_controller(members: &[&DriveSpec]) -> QueueSpec {
+    let depth = members.iter().map(|drive| drive.queue_depth()).min().unwrap_or(1);
     QueueSpec { scheduler: SchedulerSpec::Noop, queue_depth: depth, ..QueueSpec::default() }
 }
 
@@ -84,9 +86,9 @@ impl Storage {
         seed: u64,
         queue: Option<&QueueSpec>,
     ) -> Result<Self, SpecError> {
-        let members: Vec<DriveSpec> = spec.members()?.into_iter().cloned().collect();
+        let members = spec.members()?;
         let mut drives = Vec::with_capacity(members.len());
-        for (number, member) in members.iter().enumerate() {
+        for (number, &member) in members.iter().enumerate() {
             let seed = seed_of(seed, number);
             drives.push(FaultyDevice::new(build(member, seed)?, &[], seed)?);
         }
@@ -112,7 +114,17 @@ impl Storage {
             }
             None => Drives::Single(drives.swap_remove(0)),
         };
-        let mut storage = Storage { drives, members, queue, habits, faults: Vec::new(), seed };
+        let number_of_drives = members.len();
+        let replaceable = if spec.raid.is_some() { members } else { Vec::new() };
+        let mut storage = Storage {
+            drives,
+            members: replaceable.into_iter().cloned().collect(),
+            number_of_drives,
+            queue,
+            habits,
+            faults: Vec::new(),
+            seed,
+        };
         for fault in &spec.faults {
             storage.inject(fault)?;
         }
@@ -122,7 +134,7 @@ impl Storage {
     /// Track every request, so that faults can be injected at any time. Call before the first
     /// request.
     pub fn watch(&mut self) {
-        for number in 0..self.members.len() {
+        for number in 0..self.number_of_drives {
             self.drive_mut(number).watch();
         }
     }
@@ -146,15 +158,15 @@ impl Storage {
     /// Add a fault and return its index. Its times are on the device's timeline.
     pub fn inject(&mut self, spec: &FaultSpec) -> Result<usize, SpecError> {
         spec.check()?;
-        if let Some(wrong) = spec.drive.filter(|&drive| drive as usize >= self.members.len()) {
-            return refuse("fault.drive", wrong, &format!("0 to {}", self.members.len() - 1));
+        if let Some(wrong) = spec.drive.filter(|&drive| drive as usize >= self.number_of_drives) {
+            return refuse("fault.drive", wrong, &format!("0 to {}", self.number_of_drives - 1));
         }
         let placed = if spec.fault.of_the_raid() {
             Placed::InRaid(self.inject_into_raid(spec)?)
         } else {
             let which = match spec.drive {
                 Some(drive) => drive as usize..drive as usize + 1,
-                None => 0..self.members.len(),
+                None => 0..self.number_of_drives,
             };
             let mut places = Vec::with_capacity(which.len());
             for drive in which {
@@ -168,13 +180,16 @@ impl Storage {
 
     fn inject_into_raid(&mut self, spec: &FaultSpec) -> Result<Vec<usize>, SpecError> {
         let number = spec.drive.unwrap_or(0) as usize;
+        if self.drives.raid().is_none() {
+            return Self::not_redundant();
+        }
         let seed =
             Stream::numbered(seed_of(self.seed, number), "spare", self.faults.len() as u64).bits();
         let mut spare = FaultyDevice::new(build(&self.members[number], seed)?, &[], seed)?;
         spare.watch();
         let spare = MemberDrive::new(spare, self.queue.as_ref(), &self.habits);
         let Some(raid) = self.drives.raid_mut().filter(|raid| raid.is_redundant()) else {
-            return refuse("fault.kind", "a storage without redundancy", "RAID 1, 5, 6 or 10");
+            return Self::not_redundant();
         };
         let start = Moment::at(spec.from());
         let mut changes = vec![raid.schedule_failure(start, number)];
@@ -185,6 +200,10 @@ impl Storage {
             changes.push(raid.schedule_replacement(spec.until(), number, spare));
         }
         Ok(changes)
+    }
+
+    fn not_redundant<T>() -> Result<T, SpecError> {
+        refuse("fault.kind", "a storage without redundancy", "RAID 1, 5, 6 or 10")
     }
 
     /// End a fault at `now`: a drive returns, a degraded RAID gets its replacement drive. A rebuild

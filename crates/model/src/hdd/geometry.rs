@@ -9,7 +9,7 @@ use super::spec::{HddSpec, HeadOrder, SeekSpec, ZoneSpec};
 use crate::request::{Nanos, SECTOR_BYTES};
 use crate::spec::{refuse, within, within_int, SpecError};
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Zone {
     pub first_sector: u64,
     pub first_cylinder: u32,
@@ -39,7 +39,7 @@ pub struct Place {
     pub zone: u32,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Geometry {
     zones: Vec<Zone>,
     /// Zone at the start of each stretch of `1 << stretch_shift` sectors.

@@ -16,11 +16,13 @@ mod overheads;
 mod plain;
 mod scoring;
 pub mod seek;
+mod sharing;
 pub mod spec;
 pub mod waiting;
 pub mod write_cache;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::completions::Completions;
 use crate::moment::Moment;
@@ -35,6 +37,7 @@ use energy::Meter;
 use geometry::{Geometry, Place};
 use overheads::Overheads;
 use seek::SeekCurve;
+use sharing::shared;
 use spec::{HddSpec, ReadAhead};
 use waiting::{Order, Waiting};
 use write_cache::{Extent, WriteCache};
@@ -106,7 +109,8 @@ impl Stream {
 
 /// A hard disk.
 pub struct Hdd {
-    geometry: Geometry,
+    /// Drives of one kind have one together.
+    geometry: Arc<Geometry>,
     seek: SeekCurve,
     seek_write: SeekCurve,
     overheads: Overheads,
@@ -162,7 +166,7 @@ pub struct Hdd {
 impl Hdd {
     pub fn new(spec: &HddSpec, seed: u64) -> Result<Self, SpecError> {
         spec.check()?;
-        let geometry = Geometry::build(spec)?;
+        let geometry = shared(Geometry::build(spec)?);
         let seek = SeekCurve::build(&spec.seek, geometry.cylinders)?;
         let seek_write = match &spec.seek_write {
             Some(write) => {
@@ -208,9 +212,9 @@ impl Hdd {
             link_free: 0,
             last_arrival: 0,
             room_since: 0,
-            arriving: VecDeque::with_capacity(depth),
-            waiting: Waiting::with_capacity(depth),
-            blocked: VecDeque::with_capacity(depth),
+            arriving: VecDeque::new(),
+            waiting: Waiting::new(),
+            blocked: VecDeque::new(),
             flushes: VecDeque::new(),
             segments: Segments::new(&spec.buffer),
             cache: WriteCache::new(&spec.buffer),

@@ -186,7 +186,7 @@ proptest! {
     ) {
         let (geometry, curves) = (geometry(), curves());
         let order = Order { reordering, window, age_limit_ns: 1_000 };
-        let mut waiting = Waiting::with_capacity(200);
+        let mut waiting = Waiting::new();
         let mut plain: Vec<Item> = Vec::new();
         for (now, (kind, (sector, sectors), number)) in (0..).zip(steps) {
             let place = geometry.place(sector, sectors as u32);

@@ -85,20 +85,31 @@ pub struct Spots {
 }
 
 impl Spots {
-    pub fn with_capacity(capacity: usize) -> Self {
-        let padded = || vec![0.0; capacity.next_multiple_of(BLOCK)];
+    pub fn new() -> Self {
         Spots {
             len: 0,
-            cylinders: padded(),
-            angles: padded(),
-            costs: padded(),
+            cylinders: Vec::new(),
+            angles: Vec::new(),
+            costs: Vec::new(),
             #[cfg(target_arch = "x86_64")]
             wide: std::arch::is_x86_feature_detected!("avx2"),
         }
     }
 
+    /// Make room for twice as many places.
+    #[cold]
+    fn grow(&mut self) {
+        let places = (2 * self.len).max(BLOCK);
+        for numbers in [&mut self.cylinders, &mut self.angles, &mut self.costs] {
+            numbers.resize(places, 0.0);
+        }
+    }
+
     #[inline]
     pub fn push(&mut self, cylinder: u32, angle_turns: f32) {
+        if self.len == self.cylinders.len() {
+            self.grow();
+        }
         self.cylinders[self.len] = cylinder as f32;
         self.angles[self.len] = angle_turns;
         self.len += 1;
@@ -241,7 +252,7 @@ mod tests {
             cylinder in 0..100_000_u32,
             phase_turns in 0.0..1.0_f32,
         ) {
-            let mut spots = Spots::with_capacity(80);
+            let mut spots = Spots::new();
             for &(cylinder, angle) in &places {
                 spots.push(cylinder, angle);
             }

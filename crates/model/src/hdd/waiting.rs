@@ -38,13 +38,14 @@ pub struct Order {
 }
 
 impl<T: Copy> Waiting<T> {
-    /// Return an empty list with space for `capacity` items, which are less than 65536.
-    pub fn with_capacity(capacity: usize) -> Self {
+    /// Return an empty list, for less than 65536 items. It grows with them: most drives of a cluster
+    /// have few commands at once.
+    pub fn new() -> Self {
         Waiting {
-            spots: Spots::with_capacity(capacity),
-            order: Vec::with_capacity(capacity),
-            items: Vec::with_capacity(capacity),
-            free: Vec::with_capacity(capacity),
+            spots: Spots::new(),
+            order: Vec::new(),
+            items: Vec::new(),
+            free: Vec::new(),
             writes: 0,
         }
     }

@@ -118,8 +118,8 @@ impl WriteCache {
     pub fn new(spec: &BufferSpec) -> Self {
         let capacity_extents = spec.write_cache_extents as usize;
         WriteCache {
-            extents: Waiting::with_capacity(capacity_extents),
-            index: Index { entries: Vec::with_capacity(capacity_extents), in_use: false },
+            extents: Waiting::new(),
+            index: Index { entries: Vec::new(), in_use: false },
             longest: 0,
             bytes: 0,
             capacity_bytes: spec.write_cache_bytes,
