@@ -192,7 +192,7 @@ impl World<'_> {
     ) -> u32 {
         let host = self.mounts[mount as usize].host as usize;
         let e = *self.hosts[host].cache.extent(extent);
-        debug_assert_eq!(e.state, PageState::Dirty);
+        debug_assert_eq!(e.state(), PageState::Dirty);
         let mut pages = e.pages.min(most);
         let urgent = !self.instances[instance].sync_waiters.is_empty();
         match self.mounts[mount as usize].mounted {

@@ -28,6 +28,53 @@ pub enum PageState {
     Writeback,
 }
 
+/// A `PageState` in four bytes instead of eight: a cluster has millions of extents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StoredState(u32);
+
+impl StoredState {
+    /// Numbers of the states without an I/O. Ids of I/Os are smaller.
+    const CLEAN: u32 = u32::MAX;
+    const DIRTY: u32 = u32::MAX - 1;
+    const WRITEBACK: u32 = u32::MAX - 2;
+
+    #[inline]
+    pub(super) fn get(self) -> PageState {
+        match self.0 {
+            Self::CLEAN => PageState::Clean,
+            Self::DIRTY => PageState::Dirty,
+            Self::WRITEBACK => PageState::Writeback,
+            io => PageState::Reading(Id::numbered(io)),
+        }
+    }
+}
+
+impl From<PageState> for StoredState {
+    #[inline]
+    fn from(state: PageState) -> Self {
+        StoredState(match state {
+            PageState::Clean => Self::CLEAN,
+            PageState::Dirty => Self::DIRTY,
+            PageState::Writeback => Self::WRITEBACK,
+            PageState::Reading(io) => {
+                debug_assert!(io.number() < Self::WRITEBACK);
+                io.number()
+            }
+        })
+    }
+}
+
+impl PartialEq<PageState> for StoredState {
+    #[inline]
+    fn eq(&self, state: &PageState) -> bool {
+        *self == StoredState::from(*state)
+    }
+}
+
+/// A page of a file; only its number is known.
+#[derive(Debug)]
+pub enum Page {}
+
 /// Contiguous pages of one file in one state.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
@@ -35,9 +82,9 @@ pub struct Extent {
     pub start: u32,
     /// 0 in a free slot: no page is found there.
     pub pages: u32,
-    pub state: PageState,
+    pub(super) state: StoredState,
     /// The read-ahead mark (`PG_readahead`): an access of this page starts the next window.
-    pub mark: Option<u32>,
+    pub(super) mark: Option<Id<Page>>,
     /// The control group that its pages count to.
     pub group: Id<Group>,
     /// Which of the group's lists it is in: inactive or active, or its generation (`mglru`).
@@ -55,6 +102,20 @@ pub struct Extent {
 }
 
 impl Extent {
+    pub fn state(&self) -> PageState {
+        self.state.get()
+    }
+
+    /// Return the page with the read-ahead mark.
+    pub fn mark(&self) -> Option<u32> {
+        self.mark.map(Id::number)
+    }
+
+    /// Return the mark if it is on one of some pages.
+    pub(super) fn mark_if(&self, within: impl FnOnce(u32) -> bool) -> Option<Id<Page>> {
+        self.mark.filter(|mark| within(mark.number()))
+    }
+
     /// Return the page after its last.
     pub fn end(&self) -> u32 {
         self.start + self.pages
@@ -104,12 +165,13 @@ impl Extent {
     }
 }
 
-/// An extent in the index of its file, with its first page and the page after its last: look-ups
-/// find out which pages are in the cache without the extents.
+/// An extent in the index of its file, with its first page and the page after its last, both counted
+/// from the first page of its region: look-ups find out which pages are in the cache without the
+/// extents.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Indexed {
-    pub(super) start: u32,
-    pub(super) end: u32,
+    pub(super) start: u16,
+    pub(super) end: u16,
     pub(super) extent: Id<Extent>,
 }
 
@@ -188,5 +250,32 @@ impl Group {
 
     pub(super) fn pages(&self) -> u64 {
         self.lists.iter().map(|list| list.pages).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_state_is_the_state() {
+        let reading = |number| PageState::Reading(Id::numbered(number));
+        for state in [
+            PageState::Clean,
+            PageState::Dirty,
+            PageState::Writeback,
+            reading(0),
+            reading(u32::MAX - 3),
+        ] {
+            let stored = StoredState::from(state);
+            assert_eq!(stored.get(), state);
+            assert_eq!(stored == PageState::Dirty, state == PageState::Dirty);
+        }
+    }
+
+    #[test]
+    fn extents_are_small() {
+        // A cluster of 10 000 nodes has millions.
+        assert_eq!((size_of::<Extent>(), size_of::<Indexed>()), (40, 8));
     }
 }

@@ -1,9 +1,9 @@
 //! Extents, the elements of the LRU lists and of a file's index: create, split, join and drop.
 
 use super::extent::MAX_EXTENT_PAGES;
-use super::lookup::{last_from, place_of};
+use super::lookup::{end_within_region, last_from, place_of, region_of, within_region};
 use super::{CachedFile, Extent, Group, Indexed, PageCache, PageReclaim, PageState, REGION_SHIFT};
-use crate::slots::Id;
+use crate::slots::{make_room, Id};
 
 impl PageCache {
     /// Return the length of the longest part of `pages` pages from `start` that fits into one
@@ -26,7 +26,7 @@ impl PageCache {
             file,
             start,
             pages,
-            state,
+            state: state.into(),
             mark: None,
             group,
             list,
@@ -47,13 +47,15 @@ impl PageCache {
     /// there.
     fn index(&mut self, file: Id<CachedFile>, start: u32, pages: u32, extent: Id<Extent>) {
         let f = &mut self.files[file];
-        let end = start + pages;
-        f.pages_end = f.pages_end.max(end);
+        f.pages_end = f.pages_end.max(start + pages);
         let regions = &mut f.regions;
-        let number = (start >> REGION_SHIFT) as usize;
+        let number = region_of(start);
         if number >= regions.len() {
+            make_room(regions, number + 1 - regions.len());
             regions.resize_with(number + 1, Vec::new);
         }
+        let start = within_region(start);
+        let end = start + pages as u16;
         let region = &mut regions[number];
         let at = match last_from(region, start, f.place.get()) {
             Some(left) => {
@@ -64,6 +66,7 @@ impl PageCache {
         };
         // A process that waits for the pages will look them up next.
         f.place.set(at as u32);
+        make_room(region, 1);
         region.insert(at, Indexed { start, end, extent });
     }
 
@@ -74,14 +77,14 @@ impl PageCache {
         let left = &mut self.extents[extent];
         left.pages = page - e.start;
         left.touched_end = e.touched_end.min(page);
-        left.mark = e.mark.filter(|&mark| mark < page);
+        left.mark = e.mark_if(|mark| mark < page);
         // Both parts keep their age: the right one is the next newer of the same list, which has as
         // many pages as before.
         let right = self.extents.insert(Extent {
             start: page,
             pages: e.end() - page,
             touched_end: e.touched_end.max(page),
-            mark: e.mark.filter(|&mark| mark >= page),
+            mark: e.mark_if(|mark| mark >= page),
             older: Some(extent),
             ..e
         });
@@ -97,8 +100,8 @@ impl PageCache {
     pub(super) fn join_left(&mut self, extent: Id<Extent>) {
         let e = self.extents[extent];
         let at = self.place(extent);
-        let region = &self.files[e.file].regions[(e.start >> REGION_SHIFT) as usize];
-        if at == 0 || region[at - 1].end < e.start {
+        let region = &self.files[e.file].regions[region_of(e.start)];
+        if at == 0 || region[at - 1].end < within_region(e.start) {
             return;
         }
         let left = region[at - 1].extent;
@@ -127,7 +130,7 @@ impl PageCache {
             touched_end: joined_touch,
             ..was
         };
-        self.files[e.file].regions[(e.start >> REGION_SHIFT) as usize][at - 1].end = e.end();
+        self.files[e.file].regions[region_of(e.start)][at - 1].end = end_within_region(e.end());
         self.link_newest(left);
         if e.state == PageState::Dirty {
             // `forget_at` subtracted them.
@@ -144,7 +147,7 @@ impl PageCache {
     pub(super) fn place(&self, extent: Id<Extent>) -> usize {
         let Extent { file, start, .. } = self.extents[extent];
         let f = &self.files[file];
-        place_of(&f.regions[(start >> REGION_SHIFT) as usize], start, f.place.get())
+        place_of(&f.regions[region_of(start)], within_region(start), f.place.get())
     }
 
     /// As `forget`, of the extent at a place of its region.
@@ -157,7 +160,7 @@ impl PageCache {
         }
         self.unlink(extent);
         let f = &mut self.files[e.file];
-        f.regions[(e.start >> REGION_SHIFT) as usize].remove(at);
+        f.regions[region_of(e.start)].remove(at);
         let place = f.place.get();
         f.place.set(place.saturating_sub(u32::from(at <= place as usize)));
         self.free(extent);

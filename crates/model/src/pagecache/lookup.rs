@@ -3,9 +3,29 @@
 use super::{CachedFile, Extent, Indexed, PageCache, REGION_SHIFT};
 use crate::slots::Id;
 
+const REGION_PAGES: u32 = 1 << REGION_SHIFT;
+
+/// Return the number of the region that holds a page.
+#[inline]
+pub(super) fn region_of(page: u32) -> usize {
+    (page >> REGION_SHIFT) as usize
+}
+
+/// Return the number of a page in its region.
+#[inline]
+pub(super) fn within_region(page: u32) -> u16 {
+    (page & (REGION_PAGES - 1)) as u16
+}
+
+/// Return the end of an extent in its region, which may be the end of that.
+#[inline]
+pub(super) fn end_within_region(end: u32) -> u16 {
+    within_region(end - 1) + 1
+}
+
 /// Return the place of the last extent of a region that begins at or before a page. Those at and
 /// beside `place` are compared first: most look-ups are of pages near each other.
-pub(super) fn last_from(region: &[Indexed], page: u32, place: u32) -> Option<usize> {
+pub(super) fn last_from(region: &[Indexed], page: u16, place: u32) -> Option<usize> {
     let place = place as usize;
     let begins = |at: usize| region.get(at).is_some_and(|each| each.start <= page);
     if begins(place) && !begins(place + 1) {
@@ -22,7 +42,7 @@ pub(super) fn last_from(region: &[Indexed], page: u32, place: u32) -> Option<usi
 
 /// Return the place of the extent of a region that begins at a page. Reclaim takes the first one
 /// most of the time.
-pub(super) fn place_of(region: &[Indexed], start: u32, place: u32) -> usize {
+pub(super) fn place_of(region: &[Indexed], start: u16, place: u32) -> usize {
     match region.first() {
         Some(first) if first.start < start => last_from(region, start, place).unwrap_or(0),
         _ => 0,
@@ -40,7 +60,8 @@ impl PageCache {
         if page >= f.pages_end {
             return None;
         }
-        let region = f.regions.get((page >> REGION_SHIFT) as usize)?;
+        let region = f.regions.get(region_of(page))?;
+        let page = within_region(page);
         let at = last_from(region, page, f.place.get())?;
         f.place.set(at as u32);
         Some(&region[at]).filter(|found| page < found.end)
@@ -56,16 +77,16 @@ impl PageCache {
         let f = &self.files[file];
         let mut from = page;
         while from < limit.min(f.pages_end) {
-            let number = from >> REGION_SHIFT;
-            let Some(region) = f.regions.get(number as usize) else { return limit };
-            let at = last_from(region, from, f.place.get());
-            if at.is_some_and(|at| from < region[at].end) {
+            let Some(region) = f.regions.get(region_of(from)) else { return limit };
+            let begin = from - u32::from(within_region(from));
+            let at = last_from(region, within_region(from), f.place.get());
+            if at.is_some_and(|at| within_region(from) < region[at].end) {
                 return from;
             }
             if let Some(next) = region.get(at.map_or(0, |at| at + 1)) {
-                return next.start.min(limit);
+                return (begin + u32::from(next.start)).min(limit);
             }
-            from = (number + 1) << REGION_SHIFT;
+            from = begin + REGION_PAGES;
         }
         limit
     }
@@ -75,18 +96,21 @@ impl PageCache {
         let f = &self.files[file];
         let mut from = page;
         while from < limit.min(f.pages_end) {
-            let Some(region) = f.regions.get((from >> REGION_SHIFT) as usize) else { return from };
-            let Some(at) = last_from(region, from, f.place.get()) else { return from };
+            let Some(region) = f.regions.get(region_of(from)) else { return from };
+            let first = within_region(from);
+            let Some(at) = last_from(region, first, f.place.get()) else { return from };
             f.place.set(at as u32);
-            let begin = from;
+            let begin = from - u32::from(first);
+            let mut missing = first;
             for next in &region[at..] {
-                if next.start > from || next.end <= from || from >= limit {
+                if next.start > missing || next.end <= missing || from >= limit {
                     break;
                 }
-                from = next.end;
+                missing = next.end;
+                from = begin + u32::from(missing);
             }
             // An extent of the next region may follow.
-            if from == begin || from & ((1 << REGION_SHIFT) - 1) != 0 {
+            if missing == first || u32::from(missing) < REGION_PAGES {
                 return from.min(limit);
             }
         }
@@ -109,7 +133,7 @@ impl PageCache {
         let mut from = page;
         while from > 0 && page - from < max {
             match self.holding(file, from - 1) {
-                Some(found) => from = found.start,
+                Some(found) => from = from - 1 - u32::from(within_region(from - 1) - found.start),
                 None => break,
             }
         }

@@ -10,6 +10,7 @@
 //! see `Extent::uses`.
 
 use super::generations::{Generations, LAST_TIER};
+use super::lookup::{end_within_region, region_of};
 use super::reclaim::Work;
 use super::shadows::Shadow;
 use super::{CachedFile, Extent, Group, PageCache, PageReclaim, PageState, REGION_SHIFT};
@@ -114,7 +115,7 @@ impl PageCache {
         l.uses = uses;
         l.touched_end = touched_end;
         self.count_listed(left, i64::from(e.pages));
-        self.files[e.file].regions[(e.start >> REGION_SHIFT) as usize][at - 1].end = e.end();
+        self.files[e.file].regions[region_of(e.start)][at - 1].end = end_within_region(e.end());
         if e.state == PageState::Dirty {
             // `forget_at` subtracted them.
             self.add_dirty(e.file, e.group, e.pages);
@@ -139,7 +140,7 @@ impl PageCache {
             self.protect(oldest, tier, all_uses);
             return true;
         }
-        match e.state {
+        match e.state() {
             PageState::Clean => {
                 let pages = work.excess.min(u64::from(pages)) as u32;
                 self.evict(oldest, pages, work.target);

@@ -31,7 +31,7 @@ use crate::slots::{Id, Slab};
 
 use readahead::ReadAhead;
 
-pub use extent::{CachedFile, Extent, Group, PageIo, PageState};
+pub use extent::{CachedFile, Extent, Group, Page, PageIo, PageState};
 use extent::{Indexed, List};
 pub use shadows::PageReclaim;
 pub use writeback::WritebackSpec;
@@ -76,13 +76,11 @@ pub struct PageCache {
 
 impl PageCache {
     pub fn new(capacity_bytes: u64, policy: PageReclaim) -> Self {
-        let mut groups = Slab::default();
-        groups.insert(Group::ROOT);
         PageCache {
             capacity_pages: (capacity_bytes / PAGE_BYTES).max(256),
             files: Slab::default(),
             extents: Slab::default(),
-            groups,
+            groups: Slab::of(Group::ROOT),
             groups_made: 0,
             policy,
             sum_up_at: 0,
@@ -117,7 +115,7 @@ impl PageCache {
         let mut regions = std::mem::take(&mut self.files[file].regions);
         for Indexed { extent, .. } in regions.drain(..).flatten() {
             let e = self.extents[extent];
-            debug_assert!(matches!(e.state, PageState::Clean | PageState::Dirty));
+            debug_assert!(matches!(e.state(), PageState::Clean | PageState::Dirty));
             if e.state == PageState::Dirty {
                 self.drop_dirty(file, e.group, e.pages);
             }
@@ -174,7 +172,7 @@ impl PageCache {
     /// Set the read-ahead mark on `page`, which must be in the cache.
     pub fn set_mark(&mut self, file: Id<CachedFile>, page: u32) {
         if let Some(extent) = self.find(file, page) {
-            self.extents[extent].mark = Some(page);
+            self.extents[extent].mark = Some(Id::numbered(page));
         }
     }
 
@@ -184,7 +182,7 @@ impl PageCache {
 
     /// Complete a read: the pages become clean and join adjacent extents if no information is lost.
     pub fn finish_reading(&mut self, extent: Id<Extent>) {
-        self.extents[extent].state = PageState::Clean;
+        self.extents[extent].state = PageState::Clean.into();
         self.join_left(extent);
     }
 

@@ -4,9 +4,9 @@
 //! `prepare_scan_control`, which deactivates while pages refault.
 
 use super::extent::{ACTIVE, INACTIVE};
-use super::lookup::place_of;
+use super::lookup::{place_of, region_of, within_region};
 use super::shadows::PageReclaim;
-use super::{Extent, Group, List, PageCache, PageState, REGION_SHIFT};
+use super::{Extent, Group, List, PageCache, PageState};
 use crate::slots::Id;
 
 /// What one step of reclaim does.
@@ -233,14 +233,14 @@ impl PageCache {
         let e = self.extents[extent];
         let start = e.start + pages;
         let f = &mut self.files[e.file];
-        let region = &mut f.regions[(e.start >> REGION_SHIFT) as usize];
-        let at = place_of(region, e.start, f.place.get());
-        region[at].start = start;
+        let region = &mut f.regions[region_of(e.start)];
+        let at = place_of(region, within_region(e.start), f.place.get());
+        region[at].start = within_region(start);
         let left = &mut self.extents[extent];
         left.start = start;
         left.pages -= pages;
         left.touched_end = left.touched_end.max(start);
-        left.mark = e.mark.filter(|&mark| mark >= start);
+        left.mark = e.mark_if(|mark| mark >= start);
         self.count_listed(extent, -i64::from(pages));
         self.counters.evicted_pages += u64::from(pages);
     }

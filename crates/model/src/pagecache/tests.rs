@@ -209,9 +209,12 @@ proptest! {
             let mut dirty = 0u64;
             for f in files {
                 let mut end = 0;
-                for &Indexed { start, end: indexed_end, extent } in
-                    cache.files[f].regions.iter().flatten()
-                {
+                let regions = cache.files[f].regions.iter().enumerate();
+                let all = regions.flat_map(|(at, region)| region.iter().map(move |each| (at, each)));
+                for (region, &Indexed { start, end: indexed_end, extent }) in all {
+                    let first = (region as u32) << REGION_SHIFT;
+                    let (start, indexed_end) =
+                        (first + u32::from(start), first + u32::from(indexed_end));
                     for page in end.max(start.saturating_sub(2))..start {
                         prop_assert_eq!(cache.find(f, page), None);
                     }

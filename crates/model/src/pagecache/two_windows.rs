@@ -6,6 +6,9 @@
 //! pages. After 256 cached pages without a miss, read-ahead stops until a page is missing. Unlike
 //! the kernel's, these windows are never dropped for a congested queue.
 
+use super::Page;
+use crate::slots::Id;
+
 /// Cached pages without a miss after which the file counts as cached (`VM_MAX_CACHE_HIT`).
 const MAX_CACHE_HIT: u16 = 256;
 /// `VM_MIN_READAHEAD`, 16 KiB: the minimum window after pages were evicted before use.
@@ -31,7 +34,7 @@ pub struct TwoWindows {
     ahead_start: u32,
     ahead_size: u32,
     /// The last page checked (`prev_page`).
-    last: Option<u32>,
+    last: Option<Id<Page>>,
     cache_hit: u16,
     missed: bool,
     in_cache: bool,
@@ -56,21 +59,22 @@ impl TwoWindows {
         max: u32,
         mut missing: impl FnMut(u32, u32) -> bool,
     ) -> Ahead {
-        if self.last == Some(page) {
+        let last = self.last.map(Id::number);
+        if last == Some(page) {
             request = request.saturating_sub(1);
             if request > 0 {
                 page += 1;
             }
         }
-        let in_sequence = page == self.last.map_or(0, |last| last + 1);
-        self.last = Some(page);
+        let in_sequence = page == last.map_or(0, |last| last + 1);
+        self.last = Some(Id::numbered(page));
         let size = request.min(max);
         let mut ahead = Ahead { start: page, end: page, next: page + 1 };
         if size == 0 || self.in_cache {
             return ahead;
         }
         let last = page + size - 1;
-        self.last = Some(last);
+        self.last = Some(Id::numbered(last));
         ahead.next = last + 1;
         if !in_sequence {
             self.off();

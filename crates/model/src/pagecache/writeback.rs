@@ -3,9 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    CachedFile, Extent, Group, Indexed, PageCache, PageReclaim, PageState, PAGE_BYTES, REGION_SHIFT,
-};
+use super::lookup::{region_of, within_region};
+use super::{CachedFile, Extent, Group, Indexed, PageCache, PageReclaim, PageState, PAGE_BYTES};
 use crate::slots::Id;
 
 /// Writeback settings, as in `/proc/sys/vm`.
@@ -76,9 +75,11 @@ impl PageCache {
     /// Return the first dirty extent of a file at or after `page`.
     pub fn next_dirty(&self, file: Id<CachedFile>, page: u32) -> Option<Id<Extent>> {
         let regions = &self.files[file].regions;
-        let first = (page >> REGION_SHIFT) as usize;
+        let first = region_of(page);
+        let mut from_page = within_region(page);
         for region in regions.iter().skip(first) {
-            let from = region.partition_point(|each| each.start < page);
+            let from = region.partition_point(|each| each.start < from_page);
+            from_page = 0;
             let dirty = |each: &&Indexed| self.extents[each.extent].state == PageState::Dirty;
             if let Some(found) = region[from..].iter().find(dirty) {
                 return Some(found.extent);
@@ -122,7 +123,7 @@ impl PageCache {
                     self.split(extent, upto);
                 }
                 let e = &mut self.extents[extent];
-                e.state = PageState::Dirty;
+                e.state = PageState::Dirty.into();
                 let (owner, count) = (e.group, e.pages);
                 dirtied += u64::from(count);
                 self.add_dirty(file, owner, count);
@@ -137,7 +138,7 @@ impl PageCache {
     pub fn start_writeback(&mut self, extent: Id<Extent>) {
         let e = &mut self.extents[extent];
         debug_assert_eq!(e.state, PageState::Dirty);
-        e.state = PageState::Writeback;
+        e.state = PageState::Writeback.into();
         let (file, group, pages) = (e.file, e.group, e.pages);
         self.drop_dirty(file, group, pages);
         self.add_writeback(group, pages);
@@ -147,7 +148,7 @@ impl PageCache {
     pub fn finish_writeback(&mut self, extent: Id<Extent>) {
         let e = &mut self.extents[extent];
         debug_assert_eq!(e.state, PageState::Writeback);
-        e.state = PageState::Clean;
+        e.state = PageState::Clean.into();
         let (group, pages) = (e.group, e.pages);
         self.drop_writeback(group, pages);
         self.counters.written_pages += u64::from(pages);

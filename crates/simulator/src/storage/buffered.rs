@@ -86,7 +86,7 @@ impl World<'_> {
                 continue;
             };
             let extent = *cache.extent(found);
-            if extent.mark == Some(op.cursor) {
+            if extent.mark() == Some(op.cursor) {
                 cache.clear_mark(found);
                 let missing =
                     cache.next_missing(r.file, op.cursor + 1, op.cursor.saturating_add(r.max + 1));
@@ -98,12 +98,12 @@ impl World<'_> {
                 }
                 continue;
             }
-            if let PageState::Reading(io) = extent.state {
+            if let PageState::Reading(io) = extent.state() {
                 self.wait_for_io(index, io);
                 return false;
             }
             let mut upto = extent.end().min(op.end);
-            if let Some(mark) = extent.mark.filter(|&mark| mark > op.cursor) {
+            if let Some(mark) = extent.mark().filter(|&mark| mark > op.cursor) {
                 upto = upto.min(mark);
             }
             if r.two_windows && op.ask_at > op.cursor {

@@ -116,7 +116,7 @@ impl World<'_> {
         let file = self.instances[instance].cache_file;
         if let Some(found) = self.hosts[host].cache.find(file, block) {
             let extent = *self.hosts[host].cache.extent(found);
-            if let PageState::Reading(io) = extent.state {
+            if let PageState::Reading(io) = extent.state() {
                 self.wait_for_io(index, io);
                 return false;
             }
