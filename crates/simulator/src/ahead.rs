@@ -172,7 +172,9 @@ impl World<'_> {
         self.current_file(task, file);
         let mut reader = self.tasks[task].clone();
         for file in &mut reader.files {
-            file.staged.clear();
+            if let Some(extras) = file.extras_if_any() {
+                extras.staged.clear();
+            }
             if let Some(instance) = file.instance {
                 self.instances[instance].opened += 1;
             }

@@ -196,7 +196,7 @@ impl World<'_> {
         let t = &mut self.tasks[task];
         let (host, job) = (t.host as usize, t.job.index());
         let file = &mut t.files[set as usize];
-        let (from, until) = file.buffer;
+        let (from, until) = file.extras().buffer;
         let end = offset + length;
         let start = if (from..until).contains(&offset) { until } else { offset };
         if end <= start {
@@ -208,7 +208,7 @@ impl World<'_> {
         }
         let fills = (end - start).div_ceil(buffer);
         let filled = (start + fills * buffer).min(file_bytes);
-        file.buffer = (filled.saturating_sub(buffer).max(start), filled);
+        file.extras().buffer = (filled.saturating_sub(buffer).max(start), filled);
         // `asked_bytes` counts what the job requested; bytes fetched beyond that count as served.
         let flow = self.operate(task, set, OpKind::DirectRead, start, filled - start, false);
         let asked = &mut self.jobs[job].bytes.asked_bytes;
@@ -267,8 +267,7 @@ impl World<'_> {
         self.instances[instance].opened += 1;
         let file = &mut self.tasks[task].files[set as usize];
         file.instance = Some(instance);
-        file.read_ahead = ReadAhead::default();
-        file.buffer = (0, 0);
+        file.rewind();
     }
 
     /// Release the process's file of a set.

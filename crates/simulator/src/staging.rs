@@ -17,14 +17,14 @@ impl World<'_> {
         if let Some(instance) = self.feeder.pcache.find(host, (from, source)) {
             self.instances[instance].opened += 1;
             let staged = Staged { instance, ready: true, cached: true };
-            self.tasks[task].files[to as usize].staged.push_back(staged);
+            self.tasks[task].files[to as usize].extras().staged.push_back(staged);
             return;
         }
         let from_instance = self.set_instance(host, from, source);
         let to_instance = self.new_file_in_set(host, to);
         self.instances[to_instance].opened += 1;
         let staged = Staged { instance: to_instance, ready: false, cached: false };
-        self.tasks[task].files[to as usize].staged.push_back(staged);
+        self.tasks[task].files[to as usize].extras().staged.push_back(staged);
         let stager = self.new_task(host, slot, job, process + 1);
         self.instances[from_instance].opened += 1;
         self.instances[to_instance].opened += 1;
@@ -111,9 +111,8 @@ impl World<'_> {
             return;
         }
         let t = &mut self.tasks[parent];
-        if let Some(staged) =
-            t.files[copying.set as usize].staged.iter_mut().find(|s| s.instance == to)
-        {
+        let of_set = &mut t.files[copying.set as usize].extras().staged;
+        if let Some(staged) = of_set.iter_mut().find(|s| s.instance == to) {
             staged.ready = true;
             staged.cached = cached;
         }
@@ -123,7 +122,8 @@ impl World<'_> {
     }
 
     pub(super) fn await_staged(&mut self, task: TaskId, set: u32, number: usize) -> Flow {
-        let ready = self.tasks[task].files[set as usize].staged.get(number).is_none_or(|s| s.ready);
+        let mut staged = self.tasks[task].files[set as usize].staged();
+        let ready = staged.nth(number).is_none_or(|s| s.ready);
         if ready {
             self.tasks[task].take_waits = false;
             self.enter(task, State::Other, Phase::None);
@@ -143,7 +143,7 @@ impl World<'_> {
             return Flow::Blocked;
         }
         self.drop_file(task, set);
-        if let Some(staged) = self.tasks[task].files[set as usize].staged.pop_front() {
+        if let Some(staged) = self.tasks[task].files[set as usize].take_staged() {
             let file = &mut self.tasks[task].files[set as usize];
             file.instance = Some(staged.instance);
             file.cached = staged.cached;

@@ -63,7 +63,7 @@ impl World<'_> {
         }
         if let (Progress::AwaitsStaged, Instruction::Stage { to, .. }) = (progress, instruction) {
             let to = *to;
-            let last = self.tasks[task].files[to as usize].staged.len() - 1;
+            let last = self.tasks[task].files[to as usize].staged().len() - 1;
             self.tasks[task].progress = Progress::Ending;
             return self.await_staged(task, to, last);
         }
@@ -158,7 +158,7 @@ impl World<'_> {
                     return Flow::On;
                 }
                 // Wait as `take` does, without taking the file.
-                self.await_staged(task, to, self.tasks[task].files[to as usize].staged.len() - 1)
+                self.await_staged(task, to, self.tasks[task].files[to as usize].staged().len() - 1)
             }
             Instruction::Take { file } => self.take(task, file),
             Instruction::ReadVector { .. }

@@ -1,8 +1,5 @@
 //! Processes of jobs: they execute the program and record in the ledger how their time is spent.
 
-use std::collections::VecDeque;
-
-use headrace_model::pagecache::readahead::ReadAhead;
 use headrace_model::stream::Stream;
 use headrace_model::Nanos;
 
@@ -14,14 +11,6 @@ impl World<'_> {
         let run = &self.scenario.run;
         let mut stream = Stream::numbered(self.scenario.seed, "job", job.tag());
         let cpu_factor = 1.0 + run.cpu_spread * (2.0 * stream.unit() - 1.0);
-        let file = TaskFile {
-            instance: None,
-            read_ahead: ReadAhead::default(),
-            buffer: (0, 0),
-            open: false,
-            staged: VecDeque::new(),
-            cached: false,
-        };
         self.tasks.insert(Task {
             host,
             slot,
@@ -33,7 +22,7 @@ impl World<'_> {
             iteration: 0,
             position: 0,
             loops: Vec::new(),
-            files: vec![file; self.scenario.files.len()],
+            files: vec![TaskFile::default(); self.scenario.files.len()],
             state: State::Other,
             since: self.now,
             wait_phase: Phase::None,
@@ -178,7 +167,7 @@ impl World<'_> {
         self.packet_failed(task);
         for set in 0..self.scenario.files.len() as u32 {
             self.drop_file(task, set);
-            while let Some(staged) = self.tasks[task].files[set as usize].staged.pop_front() {
+            while let Some(staged) = self.tasks[task].files[set as usize].take_staged() {
                 if staged.ready {
                     self.instances[staged.instance].opened -= 1;
                     if !staged.cached {

@@ -7,7 +7,6 @@
 //! all threads over their number, so that it still adds up to the wall time; a thread without a
 //! part waits ("other"). The CPU time of all of them is the ledger's plus `more_cpu_ns`.
 
-use headrace_model::pagecache::readahead::ReadAhead;
 use headrace_model::stream::Stream;
 
 use crate::ids::TaskId;
@@ -54,9 +53,10 @@ impl World<'_> {
     fn new_thread(&mut self, task: TaskId, number: u32) -> TaskId {
         let mut thread = self.tasks[task].clone();
         for file in &mut thread.files {
-            file.staged.clear();
-            file.read_ahead = ReadAhead::default();
-            file.buffer = (0, 0);
+            if let Some(extras) = file.extras_if_any() {
+                extras.staged.clear();
+            }
+            file.rewind();
             if let Some(instance) = file.instance {
                 self.instances[instance].opened += 1;
             }

@@ -1,6 +1,6 @@
 //! State of the processes of jobs.
 
-use std::collections::VecDeque;
+use std::collections::{vec_deque, VecDeque};
 
 use headrace_model::pagecache::readahead::ReadAhead;
 use headrace_model::pagecache::Group;
@@ -33,17 +33,52 @@ pub(crate) enum Phase {
 }
 
 /// The current file of a process in one file set.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct TaskFile {
     pub instance: Option<InstanceId>,
     pub read_ahead: ReadAhead,
-    /// Byte range of the file in the client library's buffer of this process.
-    pub buffer: (u64, u64),
     pub open: bool,
-    /// Staged files in the order in which they were requested.
-    pub staged: VecDeque<Staged>,
     /// The current file belongs to the node's pCache.
     pub cached: bool,
+    extras: Option<Box<FileExtras>>,
+}
+
+/// What files that are staged, or read through a client library, have besides.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FileExtras {
+    /// Byte range of the file in the client library's buffer of this process.
+    pub buffer: (u64, u64),
+    /// Staged files in the order in which they were requested.
+    pub staged: VecDeque<Staged>,
+}
+
+impl TaskFile {
+    /// Return the extras of the file, which get memory with the first call.
+    pub fn extras(&mut self) -> &mut FileExtras {
+        self.extras.get_or_insert_default()
+    }
+
+    /// Return the extras, if the file has any.
+    pub fn extras_if_any(&mut self) -> Option<&mut FileExtras> {
+        self.extras.as_deref_mut()
+    }
+
+    /// Remove the staged file requested first.
+    pub fn take_staged(&mut self) -> Option<Staged> {
+        self.extras_if_any()?.staged.pop_front()
+    }
+
+    pub fn staged(&self) -> vec_deque::Iter<'_, Staged> {
+        self.extras.as_deref().map(|extras| extras.staged.iter()).unwrap_or_default()
+    }
+
+    /// Begin again at the start of the current file, as another thread of the process does.
+    pub fn rewind(&mut self) {
+        self.read_ahead = ReadAhead::default();
+        if let Some(extras) = self.extras_if_any() {
+            extras.buffer = (0, 0);
+        }
+    }
 }
 
 /// A file that is being staged or is ready.
