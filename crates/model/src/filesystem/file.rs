@@ -1,6 +1,6 @@
 //! A file: where its blocks are, and which metadata blocks say so.
 
-use super::space::Run;
+use super::groups::Run;
 
 /// Contiguous pages of a file.
 #[derive(Clone, Copy, Debug)]

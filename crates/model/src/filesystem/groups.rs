@@ -5,11 +5,17 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::space::Run;
 use crate::stream::Stream;
 
 /// Groups that are made together, so that the list of those made is short.
 const TOGETHER: usize = 8;
+
+/// Contiguous blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    pub block: u64,
+    pub blocks: u64,
+}
 
 /// Inodes of a group. The lowest free one is allocated.
 #[derive(Debug, Default)]

@@ -21,7 +21,7 @@ mod spec;
 use rustc_hash::FxHashMap;
 
 use file::{File, FileRun};
-pub use space::Run;
+pub use groups::Run;
 use space::Space;
 pub use spec::{
     AccessTime, FilesystemKind, FilesystemSpec, NoSpace, BLOCK_BYTES, SECTORS_PER_BLOCK,

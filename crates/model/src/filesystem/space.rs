@@ -1,18 +1,11 @@
 //! Free space of a filesystem: groups of blocks, each with a moving allocation pointer and a list
 //! of freed extents. `groups.rs` holds them; `inodes.rs` chooses the group of a new file.
 
-use super::groups::{Group, Groups};
+use super::groups::{Group, Groups, Run};
 use super::spec::{FilesystemKind, FilesystemSpec, NoSpace, BLOCK_BYTES};
 
 /// Blocks per bitmap block.
 const GROUP_BLOCKS: u64 = 32_768;
-
-/// Contiguous blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Run {
-    pub block: u64,
-    pub blocks: u64,
-}
 
 #[derive(Debug)]
 pub(super) struct Space {

@@ -40,7 +40,7 @@ pub struct Order {
 impl<T: Copy> Waiting<T> {
     /// Return an empty list, for less than 65536 items. It grows with them: most drives of a cluster
     /// have few commands at once.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Waiting {
             spots: Spots::new(),
             order: Vec::new(),
