@@ -64,13 +64,10 @@ COMPARISON = Comparison(
     needs_quiet=True,
     notes=(
         REFUSAL,
-        "The numbers marked predicted are of the version before two changes, which were made when "
-        "such numbers were known: nodes and servers share the cores of this machine, and busy "
-        "neighbours slow each workload's cores by its own share. On one set of measurements they "
-        "changed the median error from 8 to 7 %, and the largest from 24 to 23 %.",
-        "The scans have four times as many events since then. A run with them, on a machine "
-        "that was not quiet enough for this page, had a median error of 10 % (null model 6 %), and "
-        "27 % at most (xrd, scan, 4 slots: four short jobs shared two CPUs unevenly).",
+        "Two structures were chosen when earlier runs were known: nodes and servers share the "
+        "cores of this machine, and busy neighbours slow each workload's cores by its own share. "
+        "On one set of measurements they changed the median error from 8 to 7 %, and the largest "
+        "from 24 to 23 %.",
         "Linux 6.18 reads the analysis's file from the disk in 179 requests, the simulation in 126 "
         "of the same bytes ([large folios](models.md#page-cache-modelsrcpagecache)).",
     ),
