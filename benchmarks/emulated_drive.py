@@ -27,8 +27,10 @@ from typing import Any
 
 import numpy as np
 
+from headrace import _core
 from headrace.catalog import entry
 from headrace.drives import read_trace, replay_trace
+from headrace.drives.traces import Trace
 from headrace.system import emulator
 from headrace.system.emulator import EmulatedDevice, QueueShape, Report
 from headrace.system.journal import Journal
@@ -139,6 +141,22 @@ def fill(device: EmulatedDevice) -> None:
     subprocess.run(argv, capture_output=True, check=True, timeout=600)
 
 
+def filled_before(trace: Trace) -> Trace:
+    """Return the trace after the writes of `fill`.
+
+    Where data are on flash decides how many channels serve a read.
+    """
+    count = SIZE >> 20
+    sectors = (1 << 20) // _core.SECTOR_BYTES
+    return Trace(
+        trace.file,
+        np.concatenate([np.zeros(count, np.uint64), trace.time_ns]),
+        np.concatenate([np.ones(count, np.uint8), trace.op]),
+        np.concatenate([np.arange(count, dtype=np.uint64) * np.uint64(sectors), trace.sector]),
+        np.concatenate([np.full(count, sectors, np.uint32), trace.sectors]),
+    )
+
+
 @dataclass(frozen=True)
 class Row:
     """A point, emulated and simulated."""
@@ -170,7 +188,11 @@ def compare(point: Point, runtime_s: float) -> Row:
             got = fio(device.device, point, runtime_s, requests=requests)
             report = device.report()
         # The same places in the same order, so that nothing but the emulator makes a difference.
-        model_ns = replay_trace(found, read_trace(requests), iodepth=point.depth)
+        trace = read_trace(requests)
+    wanted = len(trace)
+    if "read" in point.rw:
+        trace = filled_before(trace)
+    model_ns = replay_trace(found, trace, iodepth=point.depth)[-wanted:]
     percentile = got["lat_ns"]["percentile"]
     p50_ns, p99_ns = (float(value) for value in np.percentile(model_ns, (50, 99)))
     return Row(
