@@ -193,8 +193,12 @@ def test_requests_that_are_waited_for_in_other_calls(
     """A thread that has made requests waits for them in a call that names no file."""
     options = "--rw=randread --bs=64k --direct=1 --iodepth=4 --time_based --runtime=600 --thread"
     fio = ["fio", "--name=read", f"--filename={disk.device}", f"--ioengine={engine}"]
+    counts = Path(f"/sys/block/{disk.name}/stat")
+    before = counts.read_text().split()[0]
     with subprocess.Popen([*fio, *options.split(), "--output=/dev/null"]) as process:
         try:
+            # fio sleeps for most of a second before its first request.
+            assert wait_until(lambda: counts.read_text().split()[0] != before, 30.0, 0.02)
             with Watcher(PidFinder([str(process.pid)]), samples_per_s=400, seed=1) as watcher:
                 (job,) = watcher.watch(1.0).jobs
                 while not job.ended and job.total.samples < 1500:
@@ -204,7 +208,7 @@ def test_requests_that_are_waited_for_in_other_calls(
     ledger = job.total.ledger
     # On a busy machine it also waits for a CPU each time.
     asleep_s = ledger.wall_s - ledger.on_cpu_s - ledger.wait_cpu_s
-    assert ledger.wait_block_s > 0.7 * asleep_s, ledger
+    assert ledger.wait_block_s > 0.8 * asleep_s, ledger
     assert ledger.longest_wait == disk.name
 
 
