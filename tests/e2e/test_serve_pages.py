@@ -20,6 +20,7 @@ CELLS = [
 ]
 TITLE = "First <b>study</b>"
 DRAWN = "Number(document.documentElement.dataset.drawn) > 0"
+LIVE = "Number(document.documentElement.dataset.live) > 0"
 
 
 def make_folder(root: Path) -> Path:
@@ -93,6 +94,7 @@ def test_from_the_list_to_a_report_and_a_trial(served: Served, browser: Chromium
     browser.open(f"{served.origin}/", DESK)
     browser.events.clear()
     browser.evaluate("document.querySelector('#folders a').focus()")
+    browser.wait_for(LIVE)
     browser.press("Enter")
     browser.loaded()
     browser.wait_for(DRAWN)
@@ -167,8 +169,11 @@ def test_a_folder_that_changes_while_it_is_shown(tmp_path: Path, browser: Chromi
         browser.open(server.link, DESK)
         browser.open(f"{server.origin}/", DESK)
         assert browser.evaluate("document.querySelectorAll('#folders tr').length") == 1
+        browser.evaluate("document.querySelector('#folders a[href*=one]').focus()")
         write_results(tmp_path / "later", plan, Truth(), title="Later")
         browser.wait_for("document.querySelectorAll('#folders tr').length === 2")
+        # Who reads with the keyboard stays where they were.
+        assert "one" in browser.evaluate("document.activeElement.getAttribute('href')")
         trial = next((tmp_path / "one" / "trials").iterdir())
         (trial / "trial.json").write_text("{")
         browser.wait_for("document.getElementById('folders').innerText.includes('11')")

@@ -14,6 +14,7 @@ import pytest
 
 from headrace._core import Moved, ProcessReader, ProcessReading, read_processes
 from headrace.system.accounting import NS_PER_TICK, CounterFile
+from headrace.system.waiting import wait_until
 
 # Reads and writes what it is told, with so many further threads that have computed.
 _PROGRAM = """
@@ -79,6 +80,9 @@ def test_the_numbers_of_two_processes(program: Program) -> None:
     """In the order of the readers, each with the time at which it was read."""
     with subprocess.Popen(["sleep", "600"]) as sleeper:
         readers = [ProcessReader(program.process.pid), ProcessReader(sleeper.pid)]
+        # The kernel counts what it ran when it goes to sleep.
+        state = Path(f"/proc/{sleeper.pid}/stat")
+        assert wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "S", 60, 0.01)
         before_ns = time.monotonic_ns()
         (first, slept), times_ns = read_processes(readers, False, False)
         assert before_ns <= times_ns[0] <= times_ns[1] <= time.monotonic_ns()
