@@ -22,7 +22,7 @@ from table import machine, table, write
 FOLDER = Path(__file__).parent
 PARTS = {"__main__", "figures", "table"}
 """Modules that are no benchmarks."""
-BY_HAND = {"compare_versions"}
+BY_HAND = {"compare_versions", "read_ahead_of_linux"}
 """Those that need an argument."""
 SMALL = ("cluster_speed", "recorder_overhead", "report_scale", "start_of_commands", "sweep")
 """Those that have a small size: others need peers, devices, servers or examples of the crates."""

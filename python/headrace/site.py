@@ -10,6 +10,7 @@ from headrace.raid import SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
 from headrace.units import MOST_DRIVES, MOST_HOSTS, MOST_PORTS, Bytes, BytesPerS, Seconds
 
 PageReclaim = Literal["two_lists", "workingset", "mglru"]
+ReadAheadRules = Literal["on_demand", "two_windows", "large_folios"]
 """How a kernel chooses the file pages that it evicts."""
 
 TcpRecovery = Literal["rack", "sack", "newreno"]
@@ -19,6 +20,11 @@ _PAGE_RECLAIM = (
     "simulated: how the kernel chooses the file pages that it evicts: two_lists (before Linux "
     "3.15), workingset (since; as 6.18) or mglru (the multi-generational LRU, where "
     "/sys/kernel/mm/lru_gen/enabled has its first bit set; as 6.18); the machine's when not given"
+)
+_READ_AHEAD_RULES = (
+    "simulated: how the kernel reads ahead: two_windows (2.6.16 to 2.6.22), on_demand (since) or "
+    "large_folios (since 6.16 on volumes with ext4 or XFS, on_demand on others; as 6.18); the "
+    "machine's when not given"
 )
 
 
@@ -147,6 +153,7 @@ class SiteNodes(Section):
     drives: dict[str, str | SiteDrive] = Field(default_factory=dict[str, "str | SiteDrive"])
     link: str | SiteLink | None = None
     page_reclaim: PageReclaim | None = Field(None, description=_PAGE_RECLAIM)
+    read_ahead_rules: ReadAheadRules | None = Field(None, description=_READ_AHEAD_RULES)
 
 
 class SiteSwitch(Section):
@@ -184,6 +191,7 @@ class SiteServer(Section):
     drives: dict[str, str | SiteDrive] = Field(default_factory=dict[str, "str | SiteDrive"])
     virtual: bool = False
     page_reclaim: PageReclaim | None = Field(None, description=_PAGE_RECLAIM)
+    read_ahead_rules: ReadAheadRules | None = Field(None, description=_READ_AHEAD_RULES)
     upstream: str | None = Field(
         None,
         description="simulated: the [site.server.NAME] that this one is a client of; it keeps what "

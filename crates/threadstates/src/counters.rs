@@ -127,6 +127,9 @@ mod tests {
     #[test]
     fn a_process_that_sleeps_has_not_changed() {
         let mut child = Command::new("sleep").arg("60").spawn().expect("sleep starts");
+        // The kernel counts what it ran when it goes to sleep.
+        let state = format!("/proc/{}/stat", child.id());
+        while !std::fs::read_to_string(&state).expect("it runs").contains(") S ") {}
         let mut files = ProcessFiles::open(child.id()).expect("it runs");
         let first = files.read(true).expect("it runs").expect("the first is never the same");
         assert_eq!(first.parent, u64::from(std::process::id()));

@@ -105,6 +105,9 @@ mod tests {
                 break found;
             }
         };
+        // The kernel counts what it ran when it goes to sleep.
+        let state = format!("/proc/{}/stat", child.id());
+        while !std::fs::read_to_string(&state).expect("it runs").contains(") S ") {}
         let first = process.read(false, false).expect("it runs").expect("the first");
         assert_eq!((first.parent, first.threads), (u64::from(std::process::id()), 1));
         assert!(first.times_ns.expect("no other source")[0] > 0);

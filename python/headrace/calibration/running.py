@@ -31,6 +31,7 @@ from headrace.scenario import Scenario
 from headrace.site import Site, SiteCalibration
 from headrace.study.model import Study
 from headrace.study.resolve import resolve
+from headrace.system.machine_facts import reads_ahead_in_large_folios
 
 Say = Callable[[str], None]
 
@@ -129,7 +130,11 @@ def site_facts(study: Study, records: Records) -> SiteFacts:
     cores = [int(row["cpu_cores"]) // (1 if shared else row["nodes"]) for row in rows]
     if not cores:
         return SiteFacts()
-    return SiteFacts({"cores": min(cores)}, one_machine=shared and _is_one_machine(study))
+    node: dict[str, int | str] = {"cores": min(cores)}
+    kernels = [str(each.get("kernel", "")) for each in records.environments]
+    if shared and all(map(reads_ahead_in_large_folios, kernels)):
+        node["read_ahead_rules"] = "large_folios"
+    return SiteFacts(node, one_machine=shared and _is_one_machine(study))
 
 
 def _is_one_machine(study: Study) -> bool:

@@ -28,7 +28,7 @@ FIRST = "# Learnt by headrace calibrate"
 class SiteFacts:
     """What a study does not state of the site that was measured."""
 
-    node: Mapping[str, int] = field(default_factory=dict[str, int])
+    node: Mapping[str, int | str] = field(default_factory=dict[str, "int | str"])
     """Of `[site.node]`."""
     one_machine: bool = False
     """Nodes and servers were on one machine, and shared its cores."""
@@ -43,7 +43,11 @@ def site_text(fit: SiteFit, facts: SiteFacts, words: Sequence[str]) -> str:
         lines += ["", "# Leave it out to simulate nodes and servers with cores of their own."]
         lines += ["[site]", "one_machine = true"]
     if facts.node:
-        lines += ["", "[site.node]", *(f"{name} = {each}" for name, each in facts.node.items())]
+        lines += [
+            "",
+            "[site.node]",
+            *(f"{name} = {_value(each)}" for name, each in facts.node.items()),
+        ]
     tables: dict[tuple[str, ...], list[str]] = {("site", "calibration"): []}
     for each in fit.learnt:
         *place, name = each.parameter.path
@@ -56,6 +60,10 @@ def site_text(fit: SiteFit, facts: SiteFacts, words: Sequence[str]) -> str:
         lines += ["", "# Not determined by the measured cells; the catalog's values stay:"]
         lines += [f"#   {each.parameter.name}: {each.why}" for each in fit.undetermined]
     return "\n".join(lines) + "\n"
+
+
+def _value(value: int | str) -> str:
+    return tomlkit.item(value).as_string()
 
 
 def _key(name: str) -> str:

@@ -88,8 +88,9 @@ class CatalogNode(CatalogTable):
     first_touch_bytes_per_s: float = Field(0.0, ge=0)
     """Rate at which memory is provided and cleared when a job first touches it; 0: at no cost."""
     writeback: Writeback = Writeback()  # pyright: ignore[reportCallIssue]
-    read_ahead: Literal["on_demand", "two_windows"] = "on_demand"
-    """The kernel's read-ahead: on demand since 2.6.23, two windows before (RHEL 5 and SL 5)."""
+    read_ahead: Literal["on_demand", "two_windows", "large_folios"] = "on_demand"
+    """The kernel's read-ahead: on demand since 2.6.23, two windows before (RHEL 5 and SL 5), in
+    large folios since 6.16 on ext4 and XFS."""
     page_reclaim: Literal["two_lists", "workingset", "mglru"] = "two_lists"
     """How the kernel chooses which file pages it evicts: since 3.15 by refault distances, too;
     since 6.1 by generations if the kernel has them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -50,6 +51,13 @@ def multi_generational_lru() -> bool:
         return False
     # The first bit is the main switch (Documentation/admin-guide/mm/multigen_lru.rst).
     return int(switches, 16) & 1 == 1
+
+
+def reads_ahead_in_large_folios(release: str) -> bool:
+    """Return True if a kernel of this release reads ahead in large folios on ext4 and XFS, by the
+    rules that the simulator calls `large_folios` (since Linux 6.16)."""
+    found = re.match(r"(\d+)\.(\d+)", release)
+    return found is not None and (int(found[1]), int(found[2])) >= (6, 16)
 
 
 def writeback_ratios() -> tuple[float, float] | None:

@@ -17,7 +17,7 @@ from headrace.scenario import (
     Table,
     VolumeSpec,
 )
-from headrace.site import PageReclaim, RaidTuning, SiteDrive, SiteServer
+from headrace.site import PageReclaim, RaidTuning, ReadAheadRules, SiteDrive, SiteServer
 from headrace.targets.exports import FRESH
 from headrace.units import parse_bytes_per_s
 
@@ -171,18 +171,28 @@ def host(
     link: Any,
     count: int = 1,
     page_reclaim: PageReclaim | None = None,
+    read_ahead: ReadAheadRules | None = None,
 ) -> HostSpec:
     """Return a host of a scenario from a machine of the catalog and a link.
 
-    `page_reclaim` takes the place of the machine's.
+    `page_reclaim` and `read_ahead` take the place of the machine's.
     """
     table: Machine = entry("nodes", machine or "generic-server").table.part()
     made: HostSpec = {"name": name, "count": count, **table, "network": network_port(link)}
     if page_reclaim is not None:
         made["page_reclaim"] = page_reclaim
+    if read_ahead is not None:
+        made["read_ahead"] = read_ahead
     return made
 
 
 def site_server(name: str, server: SiteServer) -> HostSpec:
     """Return the host that a `[site.server.NAME]` describes, without its drives."""
-    return host(name, server.machine, server.link, server.count, server.page_reclaim)
+    return host(
+        name,
+        server.machine,
+        server.link,
+        server.count,
+        server.page_reclaim,
+        server.read_ahead_rules,
+    )

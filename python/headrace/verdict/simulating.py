@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,11 @@ from headrace.profiles.scenario import scenario_steps
 from headrace.profiles.steps import Op, Recording, Steps
 from headrace.profiles.summary import covered_bytes, is_read
 from headrace.scenario import PlacedFileSet, Scenario, Step
-from headrace.system.machine_facts import multi_generational_lru, writeback_ratios
+from headrace.system.machine_facts import (
+    multi_generational_lru,
+    reads_ahead_in_large_folios,
+    writeback_ratios,
+)
 from headrace.targets.scenario import host
 from headrace.verdict.advice import Advice, SimulatedChange
 from headrace.verdict.calls import jumps, waited
@@ -152,6 +157,8 @@ def _scenario(recording: Recording, files: Sequence[int], variant: Variant) -> S
     node["memory_bytes"] = max(_memory_bytes(), 2 * variant.memory_bytes)
     if multi_generational_lru():
         node["page_reclaim"] = "mglru"
+    if reads_ahead_in_large_folios(platform.release()):
+        node["read_ahead"] = "large_folios"
     node["writeback"] = _writeback()
     if (rate := copy_rate(recording)) is not None:
         node["write_copy_bytes_per_s"] = rate

@@ -99,6 +99,12 @@ impl Filesystem {
         &self.spec
     }
 
+    /// Return whether the page cache keeps files of this filesystem in large folios, on kernels
+    /// that can (ext4 since 6.16, which mounts ext3 too; XFS since 5.18).
+    pub fn has_large_folios(&self) -> bool {
+        self.spec.kind != FilesystemKind::Btrfs
+    }
+
     pub fn seed(&self) -> u64 {
         self.seed
     }

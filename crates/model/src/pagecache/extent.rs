@@ -4,6 +4,7 @@
 use std::cell::Cell;
 
 use super::generations::{Generations, ALL_USES};
+use super::pages::{within_region, Folio, REGION_SHIFT};
 use super::shadows::Shadows;
 use crate::slots::Id;
 
@@ -75,6 +76,34 @@ impl PartialEq<PageState> for StoredState {
 #[derive(Debug)]
 pub enum Page {}
 
+/// The read-ahead mark (`PG_readahead`) of an extent: its folio, by the page in the region of the
+/// extent, which needs `REGION_SHIFT` bits, and by the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark(u16);
+
+impl Mark {
+    pub(super) const NONE: Mark = Mark(u16::MAX);
+
+    pub(super) fn on(folio: Folio) -> Self {
+        Mark(u16::from(folio.order) << REGION_SHIFT | within_region(folio.start))
+    }
+
+    /// Return the folio, in the region of a page.
+    fn get(self, page: u32) -> Option<Folio> {
+        let region = page >> REGION_SHIFT << REGION_SHIFT;
+        let start = region + u32::from(self.0 & ((1 << REGION_SHIFT) - 1));
+        (self != Self::NONE).then_some(Folio { start, order: (self.0 >> REGION_SHIFT) as u8 })
+    }
+
+    pub(super) fn or(self, other: Mark) -> Mark {
+        if self == Self::NONE {
+            other
+        } else {
+            self
+        }
+    }
+}
+
 /// Contiguous pages of one file in one state.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
@@ -83,8 +112,8 @@ pub struct Extent {
     /// 0 in a free slot: no page is found there.
     pub pages: u32,
     pub(super) state: StoredState,
-    /// The read-ahead mark (`PG_readahead`): an access of this page starts the next window.
-    pub(super) mark: Option<Id<Page>>,
+    /// Where an access starts the next window of read-ahead.
+    pub(super) mark: Mark,
     /// The control group that its pages count to.
     pub group: Id<Group>,
     /// Which of the group's lists it is in: inactive or active, or its generation (`mglru`).
@@ -106,14 +135,14 @@ impl Extent {
         self.state.get()
     }
 
-    /// Return the page with the read-ahead mark.
-    pub fn mark(&self) -> Option<u32> {
-        self.mark.map(Id::number)
+    /// Return the folio with the read-ahead mark. Pages after its first may be in other extents.
+    pub fn mark(&self) -> Option<Folio> {
+        self.mark.get(self.start)
     }
 
-    /// Return the mark if it is on one of some pages.
-    pub(super) fn mark_if(&self, within: impl FnOnce(u32) -> bool) -> Option<Id<Page>> {
-        self.mark.filter(|mark| within(mark.number()))
+    /// Return the mark if its first page is one of some.
+    pub(super) fn mark_if(&self, within: impl FnOnce(u32) -> bool) -> Mark {
+        self.mark().filter(|mark| within(mark.start)).map_or(Mark::NONE, Mark::on)
     }
 
     /// Return the page after its last.
@@ -127,7 +156,7 @@ impl Extent {
             && self.list == next.list
             && self.group == next.group
             && self.pages + next.pages <= MAX_EXTENT_PAGES
-            && (self.mark.is_none() || next.mark.is_none())
+            && (self.mark == Mark::NONE || next.mark == Mark::NONE)
     }
 
     pub(super) fn is_active(&self) -> bool {
@@ -270,6 +299,14 @@ mod tests {
             let stored = StoredState::from(state);
             assert_eq!(stored.get(), state);
             assert_eq!(stored == PageState::Dirty, state == PageState::Dirty);
+        }
+    }
+
+    #[test]
+    fn a_mark_is_on_its_folio() {
+        assert_eq!(Mark::NONE.get(70_000), None);
+        for folio in [Folio { start: 65_536, order: 0 }, Folio { start: 69_120, order: 9 }] {
+            assert_eq!(Mark::on(folio).get(69_631), Some(folio));
         }
     }
 

@@ -1,7 +1,8 @@
 //! Extents, the elements of the LRU lists and of a file's index: create, split, join and drop.
 
-use super::extent::MAX_EXTENT_PAGES;
-use super::lookup::{end_within_region, last_from, place_of, region_of, within_region};
+use super::extent::{Mark, MAX_EXTENT_PAGES};
+use super::lookup::{end_within_region, last_from, place_of};
+use super::pages::{region_of, within_region};
 use super::{CachedFile, Extent, Group, Indexed, PageCache, PageReclaim, PageState, REGION_SHIFT};
 use crate::slots::{make_room, Id};
 
@@ -27,7 +28,7 @@ impl PageCache {
             start,
             pages,
             state: state.into(),
-            mark: None,
+            mark: Mark::NONE,
             group,
             list,
             uses: 0,

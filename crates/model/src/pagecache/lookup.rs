@@ -1,21 +1,8 @@
 //! Look-up of pages: which pages of a file are in the cache, and in which extents.
 
-use super::{CachedFile, Extent, Indexed, PageCache, REGION_SHIFT};
+use super::pages::{region_of, within_region, REGION_PAGES};
+use super::{CachedFile, Extent, Indexed, PageCache};
 use crate::slots::Id;
-
-const REGION_PAGES: u32 = 1 << REGION_SHIFT;
-
-/// Return the number of the region that holds a page.
-#[inline]
-pub(super) fn region_of(page: u32) -> usize {
-    (page >> REGION_SHIFT) as usize
-}
-
-/// Return the number of a page in its region.
-#[inline]
-pub(super) fn within_region(page: u32) -> u16 {
-    (page & (REGION_PAGES - 1)) as u16
-}
 
 /// Return the end of an extent in its region, which may be the end of that.
 #[inline]

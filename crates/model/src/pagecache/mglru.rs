@@ -10,7 +10,8 @@
 //! see `Extent::uses`.
 
 use super::generations::{Generations, LAST_TIER};
-use super::lookup::{end_within_region, region_of};
+use super::lookup::end_within_region;
+use super::pages::region_of;
 use super::reclaim::Work;
 use super::shadows::Shadow;
 use super::{CachedFile, Extent, Group, PageCache, PageReclaim, PageState, REGION_SHIFT};

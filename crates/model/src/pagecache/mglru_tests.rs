@@ -135,7 +135,7 @@ fn dirty_pages_are_passed_over_and_evicted_when_they_are_written() {
 #[test]
 fn a_descriptor_that_goes_on_in_a_page_does_not_use_it_again() {
     let mut last = super::super::ReadAhead::default();
-    last.finished(24);
+    last.finished(25 * PAGE_BYTES);
     let first = |page: u32| PageCache::first_used(page, &last);
     assert_eq!((first(23), first(24), first(25)), (23, 25, 25));
 }

@@ -5,18 +5,20 @@
 //! active one. An extent has at most 1024 pages (4 MiB) and reclaim trims it page by page, so page
 //! ages keep that resolution.
 //!
-//! `lookup` finds pages, `writeback` makes them dirty and writes them, `reclaim` evicts them, and
+//! `pages` has the units: pages, folios and regions. `lookup` finds pages, `writeback` makes them dirty and writes them, `reclaim` evicts them, and
 //! `extents` has the operations on extents that these share. `readahead` computes read-ahead
-//! windows, `two_windows` those of kernels before 2.6.23. `groups` has memory control groups,
+//! windows, `large_folios` those since Linux 6.16, `two_windows` those before 2.6.23. `groups` has memory control groups,
 //! `workingset` refault distances, `mglru` the multi-generational LRU with its `generations`.
 
 mod extent;
 mod extents;
 mod generations;
 mod groups;
+pub mod large_folios;
 mod lookup;
 pub mod lustre;
 mod mglru;
+pub mod pages;
 pub mod readahead;
 mod reclaim;
 mod shadows;
@@ -32,16 +34,12 @@ use crate::slots::{Id, Slab};
 use readahead::ReadAhead;
 
 pub use extent::{CachedFile, Extent, Group, Page, PageIo, PageState};
-use extent::{Indexed, List};
+use extent::{Indexed, List, Mark};
+use pages::Folio;
+pub use pages::PAGE_BYTES;
+use pages::REGION_SHIFT;
 pub use shadows::PageReclaim;
 pub use writeback::WritebackSpec;
-
-/// Bytes per page.
-pub const PAGE_BYTES: u64 = 4096;
-
-/// Extents of a file are found by region of 4096 pages (16 MiB). No extent crosses a region
-/// boundary.
-const REGION_SHIFT: u32 = 12;
 
 /// Counters of the cache since its creation, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -169,15 +167,15 @@ impl PageCache {
         extent
     }
 
-    /// Set the read-ahead mark on `page`, which must be in the cache.
-    pub fn set_mark(&mut self, file: Id<CachedFile>, page: u32) {
-        if let Some(extent) = self.find(file, page) {
-            self.extents[extent].mark = Some(Id::numbered(page));
+    /// Set the read-ahead mark on a folio, whose first page must be in the cache.
+    pub fn set_mark(&mut self, file: Id<CachedFile>, folio: Folio) {
+        if let Some(extent) = self.find(file, folio.start) {
+            self.extents[extent].mark = Mark::on(folio);
         }
     }
 
     pub fn clear_mark(&mut self, extent: Id<Extent>) {
-        self.extents[extent].mark = None;
+        self.extents[extent].mark = Mark::NONE;
     }
 
     /// Complete a read: the pages become clean and join adjacent extents if no information is lost.

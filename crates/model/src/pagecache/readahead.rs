@@ -7,6 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::pages::PAGE_BYTES;
 use super::two_windows::{initial_size, TwoWindows};
 
 /// Read-ahead algorithm of a host, by kernel version.
@@ -18,6 +19,8 @@ pub enum ReadAheadRules {
     OnDemand,
     /// From 2.6.16 to 2.6.22, including RHEL 5 and SL 5 (2.6.18).
     TwoWindows,
+    /// Since 6.16 for volumes with ext4 or XFS; the others and network storage have `OnDemand`.
+    LargeFolios,
 }
 
 /// Pages to read, and the page of the window that gets the mark, if any.
@@ -31,21 +34,25 @@ pub struct Window {
 /// Read-ahead state of one open file (`struct file_ra_state`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadAhead {
-    start: u32,
-    size: u32,
-    async_size: u32,
+    pub(super) start: u32,
+    pub(super) size: u32,
+    pub(super) async_size: u32,
     /// Last page read plus one; 0 before the first read.
-    previous: u32,
-    mmap_miss: u32,
+    pub(super) previous: u32,
+    mmap_miss: u16,
+    /// The last read ended within a page.
+    pub(super) ended_within: bool,
+    /// Of the last window's folios, with large folios.
+    pub(super) order: u8,
     /// State of the older algorithm, for hosts that use it.
     pub windows: TwoWindows,
 }
 
 /// Number of faults on missing pages after which read-around stops (`MMAP_LOTSAMISS`).
-const MMAP_LOTS_A_MISS: u32 = 100;
+const MMAP_LOTS_A_MISS: u16 = 100;
 
 impl ReadAhead {
-    fn next_size(&self, max: u32) -> u32 {
+    pub(super) fn next_size(&self, max: u32) -> u32 {
         if self.size < max / 16 {
             4 * self.size
         } else if self.size <= max / 2 {
@@ -55,9 +62,12 @@ impl ReadAhead {
         }
     }
 
-    /// Record where a read ended (`prev_pos`).
-    pub fn finished(&mut self, last_page: u32) {
-        self.previous = last_page + 1;
+    /// Record the byte after the last one of a read (`prev_pos`), unless nothing was read.
+    pub fn finished(&mut self, end: u64) {
+        if end > 0 {
+            self.previous = end.div_ceil(PAGE_BYTES) as u32;
+            self.ended_within = !end.is_multiple_of(PAGE_BYTES);
+        }
     }
 
     /// Return whether the last read ended in a page.
@@ -65,7 +75,7 @@ impl ReadAhead {
         self.previous == page + 1
     }
 
-    fn window(&self) -> Window {
+    pub(super) fn window(&self) -> Window {
         let mark = (self.async_size > 0 && self.size >= self.async_size)
             .then(|| self.start + (self.size - self.async_size));
         Window { start: self.start, pages: self.size, mark }
@@ -182,6 +192,7 @@ impl ReadAhead {
         self.start = page.saturating_sub(max / 2);
         self.size = max.min(file_pages.saturating_sub(self.start)).max(1);
         self.async_size = max / 4;
+        self.order = 0;
         self.window()
     }
 
@@ -194,6 +205,10 @@ impl ReadAhead {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn pages_end(last: u32) -> u64 {
+        u64::from(last + 1) * PAGE_BYTES
+    }
 
     /// Return the windows of a sequential read of `file_pages` pages with `request` pages per call.
     fn sequential(request: u32, max: u32, file_pages: u32) -> Vec<Window> {
@@ -216,7 +231,7 @@ mod tests {
                 mark = window.mark;
                 continue;
             }
-            ra.finished(page);
+            ra.finished(pages_end(page));
             page += 1;
         }
         windows
@@ -242,7 +257,7 @@ mod tests {
     #[test]
     fn a_random_read_reads_itself_alone() {
         let mut ra = ReadAhead::default();
-        ra.finished(9);
+        ra.finished(pages_end(9));
         let window = ra.missing(5000, 3, 32, |_| 0);
         assert_eq!(window, Window { start: 5000, pages: 3, mark: None });
     }
@@ -251,9 +266,9 @@ mod tests {
     fn a_seek_resets_the_window() {
         let mut ra = ReadAhead::default();
         ra.missing(0, 1, 32, |_| 0);
-        ra.finished(3);
+        ra.finished(pages_end(3));
         assert_eq!(ra.missing(1000, 1, 32, |_| 0).pages, 1);
-        ra.finished(1000);
+        ra.finished(pages_end(1000));
         // The next random read starts with a small window again.
         assert_eq!(ra.missing(1001, 1, 32, |_| 1).pages, 4);
     }

@@ -4,7 +4,8 @@
 //! `prepare_scan_control`, which deactivates while pages refault.
 
 use super::extent::{ACTIVE, INACTIVE};
-use super::lookup::{place_of, region_of, within_region};
+use super::lookup::place_of;
+use super::pages::{region_of, within_region};
 use super::shadows::PageReclaim;
 use super::{Extent, Group, List, PageCache, PageState};
 use crate::slots::Id;

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::lookup::{region_of, within_region};
+use super::pages::{region_of, within_region};
 use super::{CachedFile, Extent, Group, Indexed, PageCache, PageReclaim, PageState, PAGE_BYTES};
 use crate::slots::Id;
 

@@ -1,5 +1,6 @@
 //! Reads and writes through the page cache: read-ahead, cache hits, and throttled writers.
 
+use headrace_model::pagecache::pages::Folio;
 use headrace_model::pagecache::readahead::{ReadAheadRules, Window};
 use headrace_model::pagecache::{CachedFile, PageCache, PageState};
 use headrace_model::slots::Id;
@@ -37,6 +38,7 @@ struct ReadRules {
     max: u32,
     file_end: u32,
     two_windows: bool,
+    large_folios: bool,
 }
 
 impl World<'_> {
@@ -70,9 +72,7 @@ impl World<'_> {
             }
             let o = &mut self.ops[index];
             if o.cursor >= o.end || o.failed {
-                if o.end > 0 {
-                    o.read_ahead.finished(o.end - 1);
-                }
+                o.read_ahead.finished(o.offset + o.length);
                 return true;
             }
             let op = Reading::of(o);
@@ -86,15 +86,19 @@ impl World<'_> {
                 continue;
             };
             let extent = *cache.extent(found);
-            if extent.mark() == Some(op.cursor) {
+            let mark = extent.mark();
+            if let Some(mark) = mark.filter(|at| (at.start..at.end()).contains(&op.cursor)) {
                 cache.clear_mark(found);
-                let missing =
-                    cache.next_missing(r.file, op.cursor + 1, op.cursor.saturating_add(r.max + 1));
-                let o = &mut self.ops[index];
-                if let Some(window) =
-                    o.read_ahead.marked(op.cursor, op.end - op.cursor, r.max, missing)
-                {
-                    self.set_window(index, window, r.file_end);
+                let upto = mark.start.saturating_add(r.max + 1);
+                let missing = cache.next_missing(r.file, mark.start + 1, upto);
+                let (state, request) = (&mut self.ops[index].read_ahead, op.end - mark.start);
+                let window = if r.large_folios {
+                    state.marked_in_folios(mark, request, r.max, missing)
+                } else {
+                    state.marked(mark.start, request, r.max, missing)
+                };
+                if let Some(window) = window {
+                    self.set_window(index, window, &r);
                 }
                 continue;
             }
@@ -103,8 +107,8 @@ impl World<'_> {
                 return false;
             }
             let mut upto = extent.end().min(op.end);
-            if let Some(mark) = extent.mark().filter(|&mark| mark > op.cursor) {
-                upto = upto.min(mark);
+            if let Some(mark) = mark.filter(|mark| mark.start > op.cursor) {
+                upto = upto.min(mark.start);
             }
             if r.two_windows && op.ask_at > op.cursor {
                 upto = upto.min(op.ask_at);
@@ -134,14 +138,21 @@ impl World<'_> {
             limit => limit,
         };
         let host = mount.host as usize;
+        let (rules, page_by_page) = (self.hosts[host].read_ahead, instance.is_metadata());
         ReadRules {
             host,
             file: instance.cache_file,
             exact: mount.exact,
             max,
             file_end: page_end(instance.bytes),
-            two_windows: self.hosts[host].read_ahead == ReadAheadRules::TwoWindows
-                && !(mount.exact || op.mapped || instance.is_metadata()),
+            two_windows: rules == ReadAheadRules::TwoWindows
+                && !(mount.exact || op.mapped || page_by_page),
+            large_folios: rules == ReadAheadRules::LargeFolios
+                && !page_by_page
+                && match mount.mounted {
+                    Mounted::Volume(volume) => self.volumes[volume as usize].fs.has_large_folios(),
+                    Mounted::Service(_) => false,
+                },
         }
     }
 
@@ -185,23 +196,52 @@ impl World<'_> {
             o.read_ahead.fault_missing(op.cursor, r.max, r.file_end)
         } else {
             let history = |most| cache.cached_before(r.file, op.cursor, most);
-            o.read_ahead.missing(op.cursor, op.end - op.cursor, r.max, history)
+            let request = op.end - op.cursor;
+            if r.large_folios {
+                o.read_ahead.missing_in_folios(op.cursor, request, r.max, history)
+            } else {
+                o.read_ahead.missing(op.cursor, request, r.max, history)
+            }
         };
         let needed = (window.start + window.pages).min(op.end).saturating_sub(op.cursor).max(1);
         cache.counters.missed_pages += u64::from(needed);
         o.missed += needed;
-        self.set_window(index, window, r.file_end);
+        self.set_window(index, window, r);
     }
 
-    fn set_window(&mut self, index: OpId, window: Window, file_end: u32) {
-        let o = &mut self.ops[index];
+    fn set_window(&mut self, index: OpId, window: Window, r: &ReadRules) {
+        let mark = self.mark_of(index, window, r);
+        let (o, file_end) = (&mut self.ops[index], r.file_end);
         // A window entirely beyond the end of the file reads nothing.
         o.submit_from = window.start.min(file_end.max(o.cursor + 1));
         o.submit_to = (window.start + window.pages).min(file_end.max(o.cursor + 1));
-        o.mark = window.mark;
+        o.mark = mark;
         if o.submit_from > o.cursor && o.submit_to <= o.cursor {
             o.submit_from = o.cursor;
             o.submit_to = o.cursor + 1;
+        }
+    }
+
+    /// Return the folio of a window that gets the mark.
+    fn mark_of(&self, index: OpId, window: Window, r: &ReadRules) -> Option<Folio> {
+        let page = window.mark?;
+        let end = window.start + window.pages;
+        if !r.large_folios {
+            return Some(Folio::page(page));
+        }
+        if end >= r.file_end {
+            return None;
+        }
+        // Where pages are in the cache already, the rest is read page by page.
+        let cache = &self.hosts[r.host].cache;
+        let cached = cache.next_cached(r.file, window.start, end);
+        let folio = self.ops[index].read_ahead.folio_of(page);
+        let alone =
+            (cache.next_missing(r.file, page, page + 1) == page).then_some(Folio::page(page));
+        if folio.end() <= cached {
+            Some(folio)
+        } else {
+            alone
         }
     }
 

@@ -1,6 +1,7 @@
 //! Operations that a process or request waits for, and the I/Os of operations, flushers and
 //! journals.
 
+use headrace_model::pagecache::pages::Folio;
 use headrace_model::pagecache::readahead::ReadAhead;
 use headrace_model::pagecache::Extent;
 use headrace_model::slots::Id;
@@ -90,7 +91,7 @@ pub(crate) struct Op {
     pub submit_from: u32,
     pub submit_to: u32,
     /// Where the read-ahead mark is set once the window is being read.
-    pub mark: Option<u32>,
+    pub mark: Option<Folio>,
     /// The page at which two-window read-ahead is next invoked.
     pub ask_at: u32,
     pub missed: u32,

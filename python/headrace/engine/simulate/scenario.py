@@ -83,6 +83,9 @@ def _network(made: Scenario, site: Site) -> None:
     """Set what the site says of the machine, connections and switches."""
     if site.one_machine:
         made["one_machine"] = True
+        if (rules := site.node.read_ahead_rules) is not None:
+            for server in made["servers"]:
+                server.setdefault("read_ahead", rules)
     if (tcp := site.tcp) is not None:
         made["tcp"] = {
             "initial_window_packets": tcp.initial_window,
@@ -116,7 +119,14 @@ def _node(resolved: Resolved, stored: ModelledStorage) -> HostSpec:
     if "nodes" not in resolved.run.model_fields_set:
         count = described.count
     machine = described.machine or DEFAULT_MACHINE
-    made = host(NODE, machine, described.link, count, described.page_reclaim)
+    made = host(
+        NODE,
+        machine,
+        described.link,
+        count,
+        described.page_reclaim,
+        described.read_ahead_rules,
+    )
     if described.cores is not None:
         made["cores"] = described.cores
     if described.memory is not None:
