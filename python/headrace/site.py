@@ -199,6 +199,11 @@ class SiteServer(Section):
     )
 
 
+_CREATE = (
+    "CPU time to create and to remove a file or directory on a node, as a multiple of the model's"
+)
+
+
 class TargetCalibration(Section):
     """`[site.calibration.target.NAME]`: learnt values of a target's drives, network and server.
 
@@ -244,6 +249,7 @@ class TargetCalibration(Section):
     server_open: Seconds | None = Field(
         None, ge=0, description="time of a metadata server for each request of an open"
     )
+    create: float | None = Field(None, ge=0.001, le=1000, description=_CREATE)
     open_round_trips: int | None = Field(
         None, ge=1, le=1000, description="requests, one after the other, that open a file"
     )
@@ -266,8 +272,7 @@ class SiteCalibration(Section):
         None,
         ge=0.001,
         le=1000,
-        description="CPU time to create and to remove a file or directory on a node, as a multiple "
-        "of the model's",
+        description=f"{_CREATE}; of targets that have no value of their own",
     )
     busy_core_slowdown: float | dict[str, float] = Field(
         default_factory=dict[str, float],

@@ -22,6 +22,7 @@ from headrace.calibration.running import SimulatedCells
 from headrace.calibration.site_file import SiteFacts
 from headrace.calibration.verdict import PredictedCell, judge
 from headrace.catalog.load import ROOT
+from headrace.engine.simulate.calibrated import calibrated
 from headrace.errors import InterruptedRunError, RefusedError, StudyError
 from headrace.library import Silent, calibrate, load_study
 from headrace.plan.trial import Trial
@@ -201,7 +202,8 @@ def test_cost_of_creating_files_comes_back(tmp_path: Path) -> None:
     kind = 'kind = "metadata"\nitems = 200\nwrite_bytes = "4 KiB"'
     text = LOCAL.replace('kind = "scan"\ndata = { events = 60_000, files = 4 }', kind)
     _, plan = planned(tmp_path, text.replace('"scan", "search"', '"scan"'))
-    assert learnt_of(plan, {"create": 0.5}).values["create"] == pytest.approx(0.5, rel=0.1)
+    name = f"target.{plan.every[0].target}.create"
+    assert learnt_of(plan, {name: 0.5}).values[name] == pytest.approx(0.5, rel=0.1)
 
 
 def test_cells_to_learn_and_to_check_are_few_and_apart(tmp_path: Path) -> None:
@@ -367,3 +369,18 @@ def test_nodes_and_servers_of_one_machine_share_its_cores(tmp_path: Path) -> Non
     assert shared_cpu_s == pytest.approx(apart_cpu_s, rel=0.01), "the jobs compute as much"
     # Two jobs on one core, and a server that needs a second for each 10 MB: nothing overlaps.
     assert shared_s > 1.2 * apart_s
+
+
+def test_a_targets_own_cost_of_creating_files_goes_first(tmp_path: Path) -> None:
+    """Site files of before have one for all targets."""
+    _, plan = planned(tmp_path, LOCAL)
+    scenario = SimulatedCells(plan.study, SiteFacts(), lambda: False).modelled(plan.every[0])
+    learnt = as_calibration({"create": 2.0, "target.here.create": 3.0})
+
+    def create_ns(target: str) -> int:
+        (node,) = calibrated(scenario.scenario, learnt, target, "scan")["nodes"]
+        return node.get("create_ns", 0)
+
+    (node,) = scenario.scenario["nodes"]
+    given = node.get("create_ns", 0)
+    assert given > 0 and (create_ns("here"), create_ns("there")) == (3 * given, 2 * given)

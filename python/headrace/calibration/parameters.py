@@ -100,8 +100,6 @@ def learnables(cells: Sequence[ModelledCell], several_slots: bool) -> list[Learn
         else:
             add(Learnable(("call",), 1e-6, 1e-7, 1e-3, "s"))
             add(Learnable(("copy_rate",), 8e9, 1e8, 1e11, "bytes/s"))
-        if _creates(cell.scenario):
-            add(Learnable(("create",), 1.0, 0.05, 20.0, "times"))
         for each in _of_target(cell, cell.workload in plain):
             add(each)
         if several_slots:
@@ -160,6 +158,9 @@ def _of_target(cell: ModelledCell, elsewhere: bool) -> list[Learnable]:
         made.append(of("drive_rate", drive["rate"], 1e6, 2e10, "bytes/s"))
     if _writes(scenario) and kind == "ssd":
         made.append(of("drive_write", drive["write"], 1e-7, 0.05, "s"))
+    if _creates(scenario):
+        # By file system: one that is full and old takes twice the time of a new one.
+        made.append(of("create", 1.0, 0.05, 20.0, "times"))
     kinds = [each["kind"] for each in scenario["services"] if each["name"] == target]
     if kinds:
         port = scenario["nodes"][0]["network"]

@@ -18,14 +18,15 @@ _CPU_FIELDS = ("cpu_ns", "cpu_after_ns", "cpu_ns_per_event")
 
 def calibrated(scenario: Scenario, learnt: SiteCalibration, target: str, workload: str) -> Scenario:
     """Return a copy of the scenario of a cell with the learnt values of its parts."""
+    own = learnt.target.get(target)
+    create = learnt.create if own is None or own.create is None else own.create
     made: Scenario = {
         **scenario,
-        "nodes": [_node(each, learnt, workload) for each in scenario["nodes"]],
+        "nodes": [_node(each, learnt, workload, create) for each in scenario["nodes"]],
         "profiles": [
             _profile(each, learnt.cpu.get(workload, 1.0)) for each in scenario["profiles"]
         ],
     }
-    own = learnt.target.get(target)
     return made if own is None else _with_target(made, own, target)
 
 
@@ -50,15 +51,15 @@ def _scaled_step(step: dict[str, object], factor: float) -> dict[str, object]:
     return step
 
 
-def _node(host: HostSpec, learnt: SiteCalibration, workload: str) -> HostSpec:
+def _node(host: HostSpec, learnt: SiteCalibration, workload: str, create: float | None) -> HostSpec:
     made = cast("HostSpec", {**host})
     if learnt.call is not None:
         made["call_ns"] = round(learnt.call * 1e9)
     if learnt.copy_rate is not None:
         made["copy_bytes_per_s"] = learnt.copy_rate
-    if learnt.create is not None:
+    if create is not None:
         for name in ("create_ns", "remove_ns"):
-            made[name] = round(host.get(name, 0) * learnt.create)
+            made[name] = round(host.get(name, 0) * create)
     if (slowdown := learnt.slowdown_of(workload)) is not None:
         made["sharing"] = {**host.get("sharing", {}), "busy_core_slowdown": slowdown}
     return made
