@@ -117,7 +117,7 @@ def test_the_truth_lies_within_the_bounds(
     """
     if program == RANDOM:
         request.getfixturevalue("needs_root")
-        seen = outlined(tmp_path, program, 4096, "0.002", "0.004")
+        seen = outlined(tmp_path, program, 4096, "0.002", "0.004", "locked")
     else:
         seen = outlined(tmp_path, program, 65536, "0.002", "0.01")
     seen.hold("read_bytes", seen.bytes_read)
@@ -134,7 +134,7 @@ def test_the_truth_lies_within_the_bounds(
 @pytest.mark.usefixtures("needs_root")
 @pytest.mark.parametrize(("program", "share"), [(RANDOM, 0.0), (IN_ORDER, 1.0)])
 def test_block_events_tell_the_order(program: Path, share: float, tmp_path: Path) -> None:
-    seen = outlined(tmp_path, program, 4096, "0.002", "0.004")
+    seen = outlined(tmp_path, program, 4096, "0.002", "0.004", "locked")
     low, high = seen.bounds("sequential_share")
     assert low <= share <= high
     figure = seen.table["outline"]["figures"]["sequential_share"]

@@ -3,7 +3,7 @@
 Arguments: the log, a file to read or `-`, bytes of it, CPU seconds and seconds asleep per read, and
 `direct` for reads past the page cache. A line of the log has sums since the begin, by the monotonic
 clock. The truth of a wait is the time in reads, less what the thread ran or was runnable meanwhile.
-As root the job keeps its program in memory: dropped from the page cache, it would be read again.
+`locked` (root) keeps its program in memory: dropped from the page cache, it would be read again.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ def spin(cpu_s: float) -> None:
 
 def main() -> None:
     log, path, size, cpu_s, sleep_s = sys.argv[1:6]
-    locked = ctypes.CDLL(None, use_errno=True).mlockall(MCL_CURRENT | MCL_FUTURE) == 0
-    assert locked or os.geteuid() != 0, os.strerror(ctypes.get_errno())
+    if "locked" in sys.argv[6:]:
+        locked = ctypes.CDLL(None, use_errno=True).mlockall(MCL_CURRENT | MCL_FUTURE) == 0
+        assert locked, os.strerror(ctypes.get_errno())
     direct = os.O_DIRECT if "direct" in sys.argv[6:] else 0
     handle = os.open(path, os.O_RDONLY | direct) if path != "-" else -1
     if handle >= 0 and not direct:
