@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
+
+import msgspec
 
 from headrace.watching.clients import ClientSample
 from headrace.watching.own_groups import GroupUse
@@ -16,7 +17,8 @@ from headrace.watching.watcher import NodeSample
 def line(sample: NodeSample) -> str:
     """Return one look as one line."""
     wall = datetime.fromtimestamp(time.time() - time.monotonic() + sample.time_s, UTC)
-    return json.dumps(
+    # Ten times as fast as json: a look at 100 jobs has thousands of numbers.
+    return msgspec.json.encode(
         {
             "time": wall.isoformat(timespec="milliseconds"),
             "interval_s": round(sample.interval_s, 6),
@@ -27,7 +29,7 @@ def line(sample: NodeSample) -> str:
             "jobs": [_job(job) for job in sample.by_loss],
             "clients": [_client(client) for client in sample.clients],
         }
-    )
+    ).decode()
 
 
 def _client(client: ClientSample) -> dict[str, object]:
@@ -66,6 +68,7 @@ def _group(use: GroupUse) -> dict[str, object]:
 
 def _used(used: Used) -> dict[str, object]:
     ledger, moved = used.ledger, used.moved
+    waits_s = ledger.by_kind_s
     return {
         "wall_s": ledger.wall_s,
         "cpu_s": used.cpu_s,
@@ -73,9 +76,9 @@ def _used(used: Used) -> dict[str, object]:
         "system_s": used.system_s,
         "on_cpu_s": ledger.on_cpu_s,
         "wait_cpu_s": ledger.wait_cpu_s,
-        "wait_block_s": ledger.wait_block_s,
-        "wait_network_s": ledger.wait_network_s,
-        "wait_memory_s": ledger.wait_memory_s,
+        "wait_block_s": waits_s["block"],
+        "wait_network_s": waits_s["network"],
+        "wait_memory_s": waits_s["memory"],
         "other_s": ledger.other_s,
         "uncertainty_s": ledger.uncertainty_s,
         "waits": [

@@ -151,6 +151,11 @@ class Spent(msgspec.Struct):
 
     def _explained_s(self, rest_ns: float) -> Iterator[tuple[StorageWait, float]]:
         """Yield how much of the rest of the wall time each of the yielding kinds explains."""
+        if len(self.yielding_ns) == 1:  # most jobs
+            for wait, ns in self.yielding_ns.items():
+                if rest_ns > 0:
+                    yield wait, min(rest_ns, ns) / 1e9
+            return
         seen = {wait.kind for wait in self.yielding_ns}
         for kind in YIELDING:
             if kind not in seen or rest_ns <= 0:
@@ -175,24 +180,29 @@ class JobLedger(msgspec.Struct, frozen=True):
     idle_s: dict[str, float] = {}
     """Parts of `other_s` that samples name: `timer`, `locks`, `events`, `pipe` …"""
 
-    def of_kind(self, kind: str) -> float:
-        """Return the time of all waits of a kind."""
-        return sum(amount for wait, amount in self.waits_s.items() if wait.kind == kind)
+    @property
+    def by_kind_s(self) -> dict[str, float]:
+        """The times of waits for block devices, for storage behind a `network`, and for `memory`:
+        pages that were dropped and read again, reclaim, swap."""
+        found = {"block": 0.0, "network": 0.0, "memory": 0.0}
+        for wait, amount in self.waits_s.items():
+            found[wait.kind] += amount
+        return found
 
     @property
     def wait_block_s(self) -> float:
         """Waiting for block devices."""
-        return self.of_kind("block")
+        return self.by_kind_s["block"]
 
     @property
     def wait_network_s(self) -> float:
         """Waiting for storage behind a network."""
-        return self.of_kind("network")
+        return self.by_kind_s["network"]
 
     @property
     def wait_memory_s(self) -> float:
-        """Waiting for memory: pages that were dropped and read again, reclaim, swap."""
-        return self.of_kind("memory")
+        """Waiting for memory."""
+        return self.by_kind_s["memory"]
 
     @property
     def lost_s(self) -> float:
@@ -208,9 +218,7 @@ class JobLedger(msgspec.Struct, frozen=True):
     def shares(self) -> dict[str, float]:
         """The parts as shares of the wall time."""
         wall_s = self.wall_s or 1.0
-        waits_s = {"block": 0.0, "network": 0.0, "memory": 0.0}
-        for wait, amount in self.waits_s.items():
-            waits_s[wait.kind] += amount
+        waits_s = self.by_kind_s
         return {
             "on_cpu": self.on_cpu_s / wall_s,
             "wait_cpu": self.wait_cpu_s / wall_s,
@@ -223,12 +231,15 @@ class JobLedger(msgspec.Struct, frozen=True):
     @property
     def longest_wait(self) -> str:
         """The device, mount or other thing that it waited for longest; empty if not known."""
-        parts = {name(wait): amount for wait, amount in self.waits_s.items()}
-        parts |= self.idle_s
-        parts["CPU"] = self.wait_cpu_s
-        parts[""] = self.other_s - sum(self.idle_s.values())
-        longest = max(parts, key=parts.__getitem__)
-        return longest if parts[longest] > 0.005 * self.wall_s else ""
+        longest, most_s, rest_s = "CPU", self.wait_cpu_s, self.other_s
+        for wait, amount in self.waits_s.items():
+            if amount > most_s:
+                longest, most_s = name(wait), amount
+        for word, amount in self.idle_s.items():
+            rest_s -= amount
+            if amount > most_s:
+                longest, most_s = word, amount
+        return longest if most_s > max(rest_s, 0.005 * self.wall_s) else ""
 
 
 def name(wait: StorageWait) -> str:

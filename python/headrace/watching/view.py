@@ -24,6 +24,7 @@ _WIDTHS = {
     "other": 5,
 }
 """Of the shares by part, without the percent sign."""
+_SHARES = "".join(f"%({part}){width}.0f%%" for part, width in _WIDTHS.items())
 _HEADING = (
     f"{'job':<{_NAME}} {'on CPU':>6}{'no CPU':>7}{'block':>6}{'netw.':>6}{'mem.':>6}{'other':>6}"
     f"  {'read':>8} waits for"
@@ -65,7 +66,7 @@ def _row(job: JobSample, used: Used) -> str:
     parts = ledger.shares
     name = job.name if len(job.name) <= _NAME else f"{job.name[: _NAME - 1]}…"
     rate = used.moved.served / ledger.wall_s if ledger.wall_s else 0.0
-    cells = "".join([f"{100 * parts[part]:>{width}.0f}%" for part, width in _WIDTHS.items()])
+    cells = _SHARES % {part: 100 * share for part, share in parts.items()}
     place = ledger.longest_wait
     place = place if len(place) <= 12 else f"…{place[-11:]}"
     return f"{name:<{_NAME}} {cells}  {_rate(rate):>8} {place}".rstrip()

@@ -57,7 +57,7 @@ class NodeSample:
     @property
     def by_loss(self) -> list[JobSample]:
         """The jobs, those first that wait most."""
-        return sorted(self.jobs, key=lambda job: -job.last.ledger.lost_s)
+        return sorted(self.jobs, key=lambda job: -job.last.spent.lost_s)
 
 
 class Watcher:
