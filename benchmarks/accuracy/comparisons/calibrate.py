@@ -68,7 +68,8 @@ COMPARISON = Comparison(
         "cores of this machine, and busy neighbours slow each workload's cores by its own share. "
         "On one set of measurements they changed the median error from 8 to 7 %, and the largest "
         "from 24 to 23 %.",
-        "Linux 6.18 reads the analysis's file from the disk in 179 requests, the simulation in 126 "
-        "of the same bytes ([large folios](models.md#page-cache-modelsrcpagecache)).",
+        "In runs before 2026-11-27 the simulation read ahead as kernels before 6.16 do: the "
+        "analysis's file in 126 requests of the disk, Linux 6.18 in 179 ([large "
+        "folios](models.md#page-cache-modelsrcpagecache)).",
     ),
 )
