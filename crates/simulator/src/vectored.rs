@@ -82,6 +82,7 @@ impl World<'_> {
             submit_from: 0,
             submit_to: 0,
             mark: None,
+            order: 0,
             ask_at: 0,
             missed: 0,
             offset,

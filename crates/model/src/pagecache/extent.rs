@@ -123,6 +123,8 @@ pub struct Extent {
     pub(super) uses: u8,
     /// With `mglru`: the pages were used five times or more (`PG_workingset`).
     pub(super) workingset: bool,
+    /// Order of the folio of its last page, as far as that is known.
+    pub(super) order: u8,
     /// With `mglru`: reclaim came by while the pages were not written yet (`PG_reclaim`).
     pub(super) evict_when_written: bool,
     pub(super) touched_end: u32,

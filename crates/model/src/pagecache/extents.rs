@@ -32,6 +32,7 @@ impl PageCache {
             group,
             list,
             uses: 0,
+            order: 0,
             workingset: false,
             evict_when_written: false,
             touched_end: start,
@@ -128,6 +129,7 @@ impl PageCache {
         *l = Extent {
             pages: was.pages + e.pages,
             mark: was.mark.or(e.mark),
+            order: e.order,
             touched_end: joined_touch,
             ..was
         };

@@ -1,6 +1,6 @@
 //! Look-up of pages: which pages of a file are in the cache, and in which extents.
 
-use super::pages::{region_of, within_region, REGION_PAGES};
+use super::pages::{region_of, within_region, Folio, REGION_PAGES};
 use super::{CachedFile, Extent, Indexed, PageCache};
 use crate::slots::Id;
 
@@ -113,6 +113,13 @@ impl PageCache {
             page = self.next_missing(file, cached, to);
         }
         missing
+    }
+
+    /// Return the folio of the page before `page`, which ends there if that is not in the cache.
+    pub fn folio_before(&self, file: Id<CachedFile>, page: u32) -> Folio {
+        let order = self.find(file, page - 1).map_or(0, |found| self.extents[found].order);
+        let order = order.min(page.trailing_zeros() as u8);
+        Folio { start: page - (1 << order), order }
     }
 
     /// Return the number of contiguous cached pages directly before `page`, at most `max`.

@@ -113,6 +113,7 @@ impl PageCache {
         let l = &mut self.extents[left];
         l.pages += e.pages;
         l.mark = l.mark.or(e.mark);
+        l.order = e.order;
         l.uses = uses;
         l.touched_end = touched_end;
         self.count_listed(left, i64::from(e.pages));

@@ -174,6 +174,13 @@ impl PageCache {
         }
     }
 
+    /// Set the order of the folios of pages that were read at once; `last` is the last of these.
+    pub fn set_order(&mut self, file: Id<CachedFile>, last: u32, order: u8) {
+        if let Some(extent) = self.find(file, last) {
+            self.extents[extent].order = order;
+        }
+    }
+
     pub fn clear_mark(&mut self, extent: Id<Extent>) {
         self.extents[extent].mark = Mark::NONE;
     }

@@ -195,11 +195,12 @@ impl World<'_> {
         } else if op.mapped {
             o.read_ahead.fault_missing(op.cursor, r.max, r.file_end)
         } else {
-            let history = |most| cache.cached_before(r.file, op.cursor, most);
             let request = op.end - op.cursor;
             if r.large_folios {
+                let history = |most| cache.history(r.file, op.cursor, most);
                 o.read_ahead.missing_in_folios(op.cursor, request, r.max, history)
             } else {
+                let history = |most| cache.cached_before(r.file, op.cursor, most);
                 o.read_ahead.missing(op.cursor, request, r.max, history)
             }
         };
@@ -210,39 +211,37 @@ impl World<'_> {
     }
 
     fn set_window(&mut self, index: OpId, window: Window, r: &ReadRules) {
-        let mark = self.mark_of(index, window, r);
+        let (mark, order) = self.folios_of(index, window, r);
         let (o, file_end) = (&mut self.ops[index], r.file_end);
         // A window entirely beyond the end of the file reads nothing.
         o.submit_from = window.start.min(file_end.max(o.cursor + 1));
         o.submit_to = (window.start + window.pages).min(file_end.max(o.cursor + 1));
-        o.mark = mark;
+        (o.mark, o.order) = (mark, order);
         if o.submit_from > o.cursor && o.submit_to <= o.cursor {
             o.submit_from = o.cursor;
             o.submit_to = o.cursor + 1;
         }
     }
 
-    /// Return the folio of a window that gets the mark.
-    fn mark_of(&self, index: OpId, window: Window, r: &ReadRules) -> Option<Folio> {
-        let page = window.mark?;
+    /// Return the folio of a window that gets the mark, and the order of its folios.
+    fn folios_of(&self, index: OpId, window: Window, r: &ReadRules) -> (Option<Folio>, u8) {
         let end = window.start + window.pages;
-        if !r.large_folios {
-            return Some(Folio::page(page));
-        }
-        if end >= r.file_end {
-            return None;
-        }
+        let page = match window.mark {
+            Some(page) if !r.large_folios => return (Some(Folio::page(page)), 0),
+            Some(page) if end < r.file_end => page,
+            _ => return (None, 0),
+        };
         // Where pages are in the cache already, the rest is read page by page.
         let cache = &self.hosts[r.host].cache;
         let cached = cache.next_cached(r.file, window.start, end);
-        let folio = self.ops[index].read_ahead.folio_of(page);
-        let alone =
-            (cache.next_missing(r.file, page, page + 1) == page).then_some(Folio::page(page));
+        let state = &self.ops[index].read_ahead;
+        let order = if cached == end { state.order() } else { 0 };
+        let folio = state.folio_of(page);
         if folio.end() <= cached {
-            Some(folio)
-        } else {
-            alone
+            return (Some(folio), order);
         }
+        let alone = cache.find(r.file, page).is_none();
+        (alone.then_some(Folio::page(page)), order)
     }
 
     /// Start to read the missing pages of an operation's window. Return false if metadata must be
@@ -266,7 +265,11 @@ impl World<'_> {
         if let Some(mark) = op.mark {
             let instance = &self.instances[op.instance];
             let host = self.mounts[instance.mount as usize].host;
-            self.hosts[host as usize].cache.set_mark(instance.cache_file, mark);
+            let cache = &mut self.hosts[host as usize].cache;
+            cache.set_mark(instance.cache_file, mark);
+            if op.order > 0 {
+                cache.set_order(instance.cache_file, op.submit_to - 1, op.order);
+            }
             self.ops[index].mark = None;
         }
         true

@@ -67,6 +67,7 @@ impl World<'_> {
             submit_from: 0,
             submit_to: 0,
             mark: None,
+            order: 0,
             ask_at: page_of(wanted.offset),
             missed: 0,
             offset: wanted.offset,

@@ -92,6 +92,8 @@ pub(crate) struct Op {
     pub submit_to: u32,
     /// Where the read-ahead mark is set once the window is being read.
     pub mark: Option<Folio>,
+    /// Of the folios that are being read.
+    pub order: u8,
     /// The page at which two-window read-ahead is next invoked.
     pub ask_at: u32,
     pub missed: u32,
