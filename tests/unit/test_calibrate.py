@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.analysis.read import read
 from headrace.calibration.cells import CalibrationPlan, calibration_plan
 from headrace.calibration.fitting import MeasuredCell, SiteFit, fit
 from headrace.calibration.observed import ObservedCell, observed
 from headrace.calibration.parameters import as_calibration, learnables
-from headrace.calibration.running import SimulatedCells
+from headrace.calibration.running import SimulatedCells, site_facts, with_facts
 from headrace.calibration.site_file import SiteFacts
 from headrace.calibration.verdict import PredictedCell, judge
 from headrace.catalog.load import ROOT
@@ -29,6 +30,7 @@ from headrace.plan.trial import Trial
 from headrace.records.sums import job_sums
 from headrace.site import SiteCalibration, TargetCalibration
 from headrace.study.model import Study
+from synthetic_records import ENVIRONMENT, Truth, plan_of, write_results
 
 LOCAL = """
 headrace = 1
@@ -384,3 +386,26 @@ def test_a_targets_own_cost_of_creating_files_goes_first(tmp_path: Path) -> None
     (node,) = scenario.scenario["nodes"]
     given = node.get("create_ns", 0)
     assert given > 0 and (create_ns("here"), create_ns("there")) == (3 * given, 2 * given)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "on", "rules"),
+    [
+        ("6.18.44-example", "local", "large_folios"),
+        ("6.15.2", "local", None),
+        ("6.18.44-example", "ssh://one.example.org", None),
+    ],
+)
+def test_the_kernel_that_was_measured_reads_ahead_in_the_simulation(
+    kernel: str, on: str, rules: str | None, tmp_path: Path
+) -> None:
+    """That of other machines is not known."""
+    cells = [{"target": "here", "workload": "scan", "slots": slots} for slots in (1, 2)]
+    truth = Truth(environment={**ENVIRONMENT, "kernel": kernel})
+    write_results(tmp_path / "results", plan_of(cells, 1), truth)
+    text = LOCAL.replace("cores = 2\n", "")
+    study, _ = planned(tmp_path, f'{text}\n[run]\non = "{on}"\n')
+    facts = site_facts(study, read(tmp_path / "results"))
+    assert facts.node.get("read_ahead_rules") == rules
+    site = with_facts(study, facts).site
+    assert site is not None and site.node.read_ahead_rules == rules

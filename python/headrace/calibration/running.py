@@ -130,11 +130,13 @@ def site_facts(study: Study, records: Records) -> SiteFacts:
     cores = [int(row["cpu_cores"]) // (1 if shared else row["nodes"]) for row in rows]
     if not cores:
         return SiteFacts()
+    one_machine = shared and _is_one_machine(study)
     node: dict[str, int | str] = {"cores": min(cores)}
+    # Of other machines the environment says nothing.
     kernels = [str(each.get("kernel", "")) for each in records.environments]
-    if shared and all(map(reads_ahead_in_large_folios, kernels)):
+    if one_machine and all(map(reads_ahead_in_large_folios, kernels)):
         node["read_ahead_rules"] = "large_folios"
-    return SiteFacts(node, one_machine=shared and _is_one_machine(study))
+    return SiteFacts(node, one_machine=one_machine)
 
 
 def _is_one_machine(study: Study) -> bool:
