@@ -1,12 +1,12 @@
 //! Read-ahead since Linux 6.16 in filesystems with large folios, such as ext4 and XFS.
 //!
 //! `mm/readahead.c` as in Linux 6.18 (`page_cache_sync_ra`, `page_cache_async_ra`,
-//! `page_cache_ra_order`): folios of the page cache grow by a factor of four with each window that a
-//! mark starts, and its end is rounded down to such a folio. The mark is on a whole folio: a read of
-//! any of its pages starts the next window, which is sized as if the read began at the folio's first
-//! page. `page_cache_next_miss` and `page_cache_prev_miss` begin within a folio: the look-up goes to
-//! the slot of its first page and leaves the index where it was (`lib/xarray.c`), so pages are
-//! counted wrongly until the next node of the index.
+//! `page_cache_ra_order`): folios of the page cache grow by a factor of four with each window that
+//! a mark starts, and its end is rounded down to such a folio. The mark is on a whole folio: a read
+//! of any of its pages starts the next window, which is sized as if the read began at the folio's
+//! first page. `page_cache_next_miss` and `page_cache_prev_miss` begin within a folio: the look-up
+//! goes to the slot of its first page and leaves the index where it was (`lib/xarray.c`), so pages
+//! are counted wrongly until the next node of the index.
 
 use super::pages::Folio;
 use super::readahead::{ReadAhead, Window};
@@ -48,6 +48,27 @@ impl PageCache {
             seen + next.map_or(0, |next| self.cached_before(file, next, max))
         };
         History { pages: found.min(max), from_the_begin: false }
+    }
+
+    /// Return the folio of a window that gets the mark, and the order of the folios at its end.
+    pub fn folios_of(
+        &self,
+        file: Id<CachedFile>,
+        window: Window,
+        state: &ReadAhead,
+        file_end: u32,
+    ) -> (Option<Folio>, u8) {
+        let end = window.start + window.pages;
+        let Some(page) = window.mark.filter(|_| end < file_end) else { return (None, 0) };
+        // Where pages are in the cache already, the rest is read page by page.
+        let cached = self.next_cached(file, window.start, end);
+        let order = if cached == end { state.order } else { 0 };
+        let folio = state.folio_of(page);
+        if folio.end() <= cached {
+            return (Some(folio), order);
+        }
+        let missing = self.find(file, page).is_none();
+        (missing.then_some(Folio::page(page)), order)
     }
 }
 
@@ -125,14 +146,9 @@ impl ReadAhead {
         Some(self.window())
     }
 
-    /// Return the order of the folios of the last window.
-    pub fn order(&self) -> u8 {
-        self.order
-    }
-
     /// Return the folio that the last window has for one of its pages, which ends before the end of
     /// the file; a single page elsewhere.
-    pub fn folio_of(&self, page: u32) -> Folio {
+    fn folio_of(&self, page: u32) -> Folio {
         if (self.start..self.start + self.size).contains(&page) {
             Folio::within(self.start, self.start + self.size, self.order, page)
         } else {
@@ -148,8 +164,8 @@ mod tests {
 
     /// Ranges of pages that Linux 6.18 added to the page cache for reads of a file of 64 MiB on
     /// ext4 (tracepoint `filemap:mm_filemap_add_to_page_cache`; a disk with a limit of 8 MiB for
-    /// read-ahead and a loop device with 128 KiB): a heading with the limits in pages of a window and
-    /// of a large read, then for each read its offset, its length and what was added.
+    /// read-ahead and a loop device with 128 KiB): a heading with the limits in pages of a window
+    /// and of a large read, then for each read its offset, its length and what was added.
     const LINUX: &str = include_str!("linux_6_18_reads.txt");
     const FILE_PAGES: u32 = 16_384;
 
@@ -176,16 +192,7 @@ mod tests {
 
         fn add(&mut self, window: Window) {
             let end = window.start + window.pages;
-            let cached = self.cache.next_cached(self.file, window.start, end.min(FILE_PAGES));
-            let mark = window.mark.filter(|_| end < FILE_PAGES).and_then(|page| {
-                let folio = self.state.folio_of(page);
-                let alone = self.cache.find(self.file, page).is_none();
-                if folio.end() <= cached {
-                    Some(folio)
-                } else {
-                    alone.then_some(Folio::page(page))
-                }
-            });
+            let (mark, order) = self.cache.folios_of(self.file, window, &self.state, FILE_PAGES);
             let (mut page, mut reading) = (window.start, Vec::new());
             while page < end.min(FILE_PAGES) {
                 page = self.cache.next_missing(self.file, page, end.min(FILE_PAGES));
@@ -203,9 +210,7 @@ mod tests {
             }
             if let Some(folio) = mark {
                 self.cache.set_mark(self.file, folio);
-                if cached == end {
-                    self.cache.set_order(self.file, end - 1, self.state.order());
-                }
+                self.cache.set_order(self.file, end - 1, order);
             }
             reading.into_iter().for_each(|extent| self.cache.finish_reading(extent));
         }

@@ -5,10 +5,11 @@
 //! active one. An extent has at most 1024 pages (4 MiB) and reclaim trims it page by page, so page
 //! ages keep that resolution.
 //!
-//! `pages` has the units: pages, folios and regions. `lookup` finds pages, `writeback` makes them dirty and writes them, `reclaim` evicts them, and
-//! `extents` has the operations on extents that these share. `readahead` computes read-ahead
-//! windows, `large_folios` those since Linux 6.16, `two_windows` those before 2.6.23. `groups` has memory control groups,
-//! `workingset` refault distances, `mglru` the multi-generational LRU with its `generations`.
+//! `pages` has the units: pages, folios and regions. `lookup` finds pages, `writeback` makes them
+//! dirty and writes them, `reclaim` evicts them, and `extents` has the operations on extents that
+//! these share. `readahead` computes read-ahead windows, `large_folios` those since Linux 6.16,
+//! `two_windows` those before 2.6.23. `groups` has memory control groups, `workingset` refault
+//! distances, `mglru` the multi-generational LRU with its `generations`.
 
 mod extent;
 mod extents;

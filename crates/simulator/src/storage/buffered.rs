@@ -211,37 +211,19 @@ impl World<'_> {
     }
 
     fn set_window(&mut self, index: OpId, window: Window, r: &ReadRules) {
-        let (mark, order) = self.folios_of(index, window, r);
         let (o, file_end) = (&mut self.ops[index], r.file_end);
+        (o.mark, o.order) = if r.large_folios {
+            self.hosts[r.host].cache.folios_of(r.file, window, &o.read_ahead, file_end)
+        } else {
+            (window.mark.map(Folio::page), 0)
+        };
         // A window entirely beyond the end of the file reads nothing.
         o.submit_from = window.start.min(file_end.max(o.cursor + 1));
         o.submit_to = (window.start + window.pages).min(file_end.max(o.cursor + 1));
-        (o.mark, o.order) = (mark, order);
         if o.submit_from > o.cursor && o.submit_to <= o.cursor {
             o.submit_from = o.cursor;
             o.submit_to = o.cursor + 1;
         }
-    }
-
-    /// Return the folio of a window that gets the mark, and the order of its folios.
-    fn folios_of(&self, index: OpId, window: Window, r: &ReadRules) -> (Option<Folio>, u8) {
-        let end = window.start + window.pages;
-        let page = match window.mark {
-            Some(page) if !r.large_folios => return (Some(Folio::page(page)), 0),
-            Some(page) if end < r.file_end => page,
-            _ => return (None, 0),
-        };
-        // Where pages are in the cache already, the rest is read page by page.
-        let cache = &self.hosts[r.host].cache;
-        let cached = cache.next_cached(r.file, window.start, end);
-        let state = &self.ops[index].read_ahead;
-        let order = if cached == end { state.order() } else { 0 };
-        let folio = state.folio_of(page);
-        if folio.end() <= cached {
-            return (Some(folio), order);
-        }
-        let alone = cache.find(r.file, page).is_none();
-        (alone.then_some(Folio::page(page)), order)
     }
 
     /// Start to read the missing pages of an operation's window. Return false if metadata must be
