@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -38,18 +39,30 @@ def check_quiet() -> None:
 def check_was_quiet(results: Path) -> None:
     """Raise Missing if other programs may have cost many trials of these records much of their
     time, or emulated drives were too late for them."""
-    busy: list[float] = []
     files = sorted(results.glob("trials/*/trial.json"))
-    for file in files:
-        record = json.loads(file.read_text())
-        lost = (record.get("interference") or {}).get("lost_share", 0.0)
-        if lost > LOST_SHARE or not record["validity"]["valid"]:
-            busy.append(lost)
+    busy = [lost for lost in map(_lost_share, files) if lost is not None]
     if len(busy) > SPOILT_SHARE * len(files) or not files:
         raise Missing(
             f"a quiet machine: {len(busy)} of {len(files)} trials are invalid, or other programs "
             f"cost them more than {LOST_SHARE:.0%} of their time, up to {max(busy, default=0):.0%}"
         )
+
+
+def remove_disturbed(results: Path) -> int:
+    """Remove the trials that `check_was_quiet` counts, to be measured again; return how many."""
+    disturbed = [
+        file for file in results.glob("trials/*/trial.json") if _lost_share(file) is not None
+    ]
+    for file in disturbed:
+        shutil.rmtree(file.parent)
+    return len(disturbed)
+
+
+def _lost_share(file: Path) -> float | None:
+    """Return the share of its time that a disturbed trial may have lost; None for a quiet one."""
+    record = json.loads(file.read_text())
+    lost = (record.get("interference") or {}).get("lost_share", 0.0)
+    return lost if lost > LOST_SHARE or not record["validity"]["valid"] else None
 
 
 def check_root() -> None:

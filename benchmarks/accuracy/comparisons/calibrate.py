@@ -8,10 +8,13 @@ from pathlib import Path
 from headrace.calibration.running import LearntSite
 from headrace.calibration.verdict import NULLS, PredictedCell
 from headrace.library import calibrate
-from quiet import REFUSAL, check_quiet, check_root, check_was_quiet
+from quiet import REFUSAL, check_quiet, check_root, check_was_quiet, remove_disturbed
 from rows import Comparison, Missing, Row, relative
 
 STUDY = Path(__file__).parents[3] / "studies/calibrate.toml"
+REPEATS_MOST = 3
+"""How often disturbed trials are measured again: they take half a second, and the hypervisor's
+pauses of 10 to 40 ms are then more than the 3 % that are allowed."""
 
 
 def rows_of(site: LearntSite) -> list[Row]:
@@ -46,6 +49,10 @@ def rows(_: Path | None) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="headrace-accuracy-") as folder:
         results = Path(folder) / "results"
         site, _file = calibrate(STUDY, results)
+        for _ in range(REPEATS_MOST):
+            if not remove_disturbed(results):
+                break
+            site, _file = calibrate(STUDY, results)
         check_was_quiet(results)
     if site.not_measured:
         raise Missing(f"valid trials of {len(site.not_measured)} cells")
@@ -64,6 +71,8 @@ COMPARISON = Comparison(
     needs_quiet=True,
     notes=(
         REFUSAL,
+        "Trials that others may have cost more than 3 % of their time are measured again, whatever "
+        "they measured, up to three times.",
         "Two structures were chosen when earlier runs were known: nodes and servers share the "
         "cores of this machine, and busy neighbours slow each workload's cores by its own share. "
         "On one set of measurements they changed the median error from 8 to 7 %, and the largest "

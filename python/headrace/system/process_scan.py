@@ -21,6 +21,8 @@ _KERNEL_THREAD = 0x00200000
 """PF_KTHREAD of include/linux/sched.h, in the field `flags` of /proc/PID/stat."""
 _THREADS_MOST = 256
 """Processes with more threads are read in clock ticks: one file per thread would take too long."""
+_PASSES_MOST = 5
+"""Readings of all processes for one scan, on a machine where processes keep ending."""
 
 Key = tuple[int, int]
 """Process id and start time in ticks: unique within one boot."""
@@ -54,16 +56,31 @@ class ProcessUse(msgspec.Struct, frozen=True):
 
 
 def read_processes() -> dict[Key, ProcessUse]:
-    """Return every visible process; those that end meanwhile are left out."""
+    """Return every visible process; those that end meanwhile are left out.
+
+    Their time is then in that of the process that waited for them. If that one had been read
+    before, the time would be nowhere, so all are read again, at most `_PASSES_MOST` times in all.
+    """
+    for _ in range(_PASSES_MOST - 1):
+        found, ended = _read_once()
+        if not ended:
+            return found
+    return _read_once()[0]
+
+
+def _read_once() -> tuple[dict[Key, ProcessUse], bool]:
+    """Return every visible process, and whether one ended between the listing and its turn."""
     found: dict[Key, ProcessUse] = {}
+    ended = False
     for name in os.listdir("/proc"):  # noqa: PTH208 - one call per trial, over all processes
         if name.isdigit():
             try:
                 process = _read_process(name)
             except (OSError, ValueError, IndexError):
+                ended = ended or not Path(f"/proc/{name}").exists()
                 continue
             found[process.key] = process
-    return found
+    return found, ended
 
 
 def _read_process(pid: str) -> ProcessUse:

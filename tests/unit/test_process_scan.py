@@ -1,0 +1,58 @@
+"""Every process's CPU time is found, also of those that end while /proc is read."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.system.process_scan import read_processes
+
+# Sleepers stand in /proc between the parent and those that work and end, as other programs do:
+# a scan takes long from one to the other.
+PARENT = """
+import os, time
+for _ in range(200):
+    if not os.fork():
+        time.sleep(3600)
+print(os.getpid(), flush=True)
+while True:
+    child = os.fork()
+    if not child:
+        until = time.process_time() + 0.05
+        while time.process_time() < until:
+            pass
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+@pytest.fixture
+def parent() -> Iterator[int]:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield int(process.stdout.readline())
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_time_of_children_that_end_during_a_scan_is_not_lost(parent: int) -> None:
+    highest_ns, scans = 0, 0
+    until = time.monotonic() + 5.0
+    while time.monotonic() < until:
+        processes = read_processes().values()
+        family = [each for each in processes if parent in (each.key[0], each.parent)]
+        spent_ns = sum(each.all_ns for each in family)
+        # A child that ends between its own turn and the next scan is rounded to clock ticks.
+        assert spent_ns > highest_ns - 30_000_000, (scans, spent_ns, highest_ns)
+        highest_ns = max(highest_ns, spent_ns)
+        scans += 1
+    assert scans > 20 and highest_ns > 100_000_000
