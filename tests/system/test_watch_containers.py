@@ -71,6 +71,8 @@ def test_processes_that_hidepid_hides(sleeper: int) -> None:
         ended = within(hidden, *arguments, "--pid", str(sleeper))
         assert ended.returncode == 3
         assert "the process runs, but /proc does not show it" in ended.stderr
+    ended = within(hidden, "watch", "--once", "--user", "root")
+    assert ended.returncode == 3 and "mounted with hidepid" in ended.stderr
     ended = within(hidden, "watch", "--all", "--once", "--interval", "0.2 s")
     assert ended.returncode == 0, ended.stderr
     assert "hidepid" in ended.stdout

@@ -25,6 +25,12 @@ _FIELD = re.compile(r"^(ClusterId|ProcId)\s*=\s*(\d+)\s*$", re.MULTILINE | re.IG
 _SCOPE = re.compile(r"/([^/]+\.(?:scope|service))(?:/|$)")
 
 
+def hides_others() -> bool:
+    """Return whether /proc shows this user no processes of others (hidepid): process 1 is root's,
+    and always there."""
+    return not Path("/proc/1").exists()
+
+
 @dataclass(frozen=True)
 class Process:
     """What does not change while a process runs, except its control group."""

@@ -10,7 +10,6 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from headrace.system.accounting import (
     NS_PER_TICK,
@@ -28,6 +27,7 @@ from headrace.watching.job import JobMeter
 from headrace.watching.own_groups import MovedBytes
 from headrace.watching.places import Places
 from headrace.watching.process import ProcessReader, read_processes
+from headrace.watching.process_table import hides_others
 from headrace.watching.states import RUNNING, StateReader
 from headrace.watching.used import JobSample
 
@@ -87,7 +87,7 @@ class Watcher:
         self._misplaced = delays_misplaced()
         self._births = Births()
         # The first process of every container and machine runs always.
-        self._hidden = not Path("/proc/1").exists()
+        self._hidden = hides_others()
         self._owed = 0.0
         self._last_s = 0.0
         self._cpu_s = 0.0

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from headrace.errors import UsageError
+from headrace.errors import MissingError, UsageError
 from headrace.watching.finders import Finder, FoundJob
-from headrace.watching.process_table import ProcessTable, grouped
+from headrace.watching.process_table import ProcessTable, grouped, hides_others
 
 
 class UserFinder(Finder):
@@ -31,9 +31,16 @@ class UserFinder(Finder):
         """Return the jobs of this moment."""
         mine = [process for process in self._table.look() if process.user in self._users]
         if not mine and not self._found:
+            users = ", ".join(self.names)
+            if hides_others():
+                raise MissingError(
+                    f"--user {users}: no process of this user can be seen",
+                    hint="/proc is mounted with hidepid and shows the processes of others to root "
+                    "only",
+                )
             raise UsageError(
-                f"--user {', '.join(self.names)}: no process of this user can be seen",
-                hint="a /proc mounted with hidepid shows the processes of others to root only",
+                f"--user {users}: no process of this user runs here",
+                hint="`ps -e -o user,pid,comm` lists who runs what; --all watches all jobs",
             )
         self._found = True
         return grouped(mine, self._names)
