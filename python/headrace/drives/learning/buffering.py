@@ -17,6 +17,7 @@ HIT_SECTORS = (8, 32, 64, 128, 256)
 LONGEST_READ_AHEAD = 1 << 16
 """Sectors up to which read-ahead is looked for."""
 MOST_SEGMENTS = 256
+_ASKED_MOST = 8
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,12 @@ def _asked_again(held: Callable[[int], bool]) -> Callable[[int], bool]:
     return lambda number: held(number) or held(number)
 
 
+def _asked_often(held: Callable[[int], bool]) -> Callable[[int], bool]:
+    """Ask again after a no, and the more often the fewer reads it takes: a false no to a small
+    number would end the search there."""
+    return lambda number: any(held(number) for _ in range(max(2, min(_ASKED_MOST, 64 // number))))
+
+
 def learn_read_ahead(
     device: LearntDevice,
     turn_s: float,
@@ -136,7 +143,7 @@ def _reach(device: LearntDevice, turn_s: float, hits: Hits, per_track: float, be
 def learn_segments(device: LearntDevice, turn_s: float, hits: Hits) -> int:
     """Return how many separate reads the buffer holds; `MOST_SEGMENTS` stands for more."""
 
-    @_asked_again
+    @_asked_often
     def held(count: int) -> bool:
         places = device.random_sectors(count, 4096)
         timings = device.reads([*places, places[0]])

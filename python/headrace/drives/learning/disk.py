@@ -43,7 +43,7 @@ from headrace.drives.learning.seeks import (
     table_curve,
     two_pieces,
 )
-from headrace.drives.learning.values import LearntDrive, Unknown
+from headrace.drives.learning.values import ROUNDING, LearntDrive, Unknown
 from headrace.scenario import Table
 
 WRITES_UNKNOWN = (
@@ -264,19 +264,21 @@ def _seeks(
 
 
 def _possible(table: Table) -> None:
-    """Make skews and seeks agree: a skew is at least the step that it hides."""
+    """Make skews and seeks agree: a skew is at least the step that it hides, also after each value
+    has been rounded to the digits of a drive's file."""
     seek = cast("Table", table["seek"])
-    skew_ms = float(cast("float", table["cylinder_skew_ms"]))
+    most_ms = float(cast("float", table["cylinder_skew_ms"])) * (1 - 3 * ROUNDING)
     if seek["curve"] == "two_piece":
-        base_ms = float(cast("float", seek["short_base_ms"]))
-        step_ms = base_ms + float(cast("float", seek["short_root_ms"]))
-        if step_ms > skew_ms:
-            root_ms = min(float(cast("float", seek["short_root_ms"])), skew_ms)
-            seek["short_root_ms"], seek["short_base_ms"] = root_ms, max(skew_ms - root_ms, 0.0)
+        base_ms, root_ms = (
+            float(cast("float", seek[name])) for name in ("short_base_ms", "short_root_ms")
+        )
+        if base_ms + root_ms > most_ms:
+            root_ms = min(root_ms, most_ms)
+            seek["short_root_ms"], seek["short_base_ms"] = root_ms, most_ms - root_ms
     else:
         times_ms = cast("list[float]", seek["time_ms"])
-        times_ms[0] = min(times_ms[0], skew_ms)
-    table["head_switch_ms"] = min(float(cast("float", table["track_skew_ms"])), skew_ms)
+        times_ms[0] = min(times_ms[0], most_ms)
+    table["head_switch_ms"] = min(float(cast("float", table["track_skew_ms"])), most_ms)
 
 
 def _queue(device: LearntDevice, learnt: LearntDrive, limit_s: float, say: Say) -> None:

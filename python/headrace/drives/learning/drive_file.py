@@ -9,7 +9,7 @@ import tomlkit
 from tomlkit.items import InlineTable
 from tomlkit.items import Table as TomlTable
 
-from headrace.drives.learning.values import LearntDrive, LearntValue
+from headrace.drives.learning.values import DIGITS, LearntDrive, LearntValue
 from headrace.errors import FileProblem, StudyError
 from headrace.scenario import Table
 
@@ -43,9 +43,9 @@ def write_learnt(learnt: LearntDrive, path: Path, *, device: str, date: str) -> 
 
 
 def _item(value: object) -> object:
-    """Return a value as TOML: tables on one line, numbers with six digits."""
+    """Return a value as TOML: tables on one line, numbers with `DIGITS` digits."""
     if isinstance(value, float):
-        return float(f"{value:.6g}")
+        return float(f"{value:.{DIGITS}g}")
     if isinstance(value, dict):
         made = tomlkit.inline_table()
         _fill(made, cast("Table", value))

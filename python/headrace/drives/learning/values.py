@@ -10,6 +10,11 @@ import numpy.typing as npt
 from headrace.drives.learning.traffic import OtherTraffic
 from headrace.scenario import Table
 
+DIGITS = 6
+"""Digits of a number in the file of a learnt drive."""
+ROUNDING = 0.5 * 10 ** (1 - DIGITS)
+"""Largest relative error of a number with so many digits."""
+
 
 @dataclass(frozen=True)
 class LearntValue:
