@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -173,6 +174,22 @@ def test_another_program_that_lacks_memory(journal: Journal, tmp_path: Path) -> 
                 each.kill()
                 each.wait()
     assert sampler.memory_stall_s == 0
+
+
+@needs_root
+def test_the_memory_limit_of_a_program_is_known_after_its_end(journal: Journal) -> None:
+    """Until it is waited for, /proc shows it in the topmost group, which has no limit."""
+    with MemoryLimit(journal, 40 << 20) as limit:
+        inside = f"echo $$ > '{limit.group}/cgroup.procs'; exec sleep 300"
+        with subprocess.Popen(["sh", "-c", inside]) as program:
+            try:
+                with TreeSampler(program.pid) as sampler:
+                    assert wait_until(lambda: sampler.memory.limit_bytes > 0, 30, 0.02)
+                    program.kill()
+                    time.sleep(0.5)  # several looks
+            finally:
+                program.kill()
+    assert sampler.memory.limit_bytes == 40 << 20
 
 
 def stalled_us() -> int:

@@ -92,7 +92,10 @@ class TreeSampler:
             self._available = min(self._available, _available())
             with contextlib.suppress(OSError, ValueError):
                 limit_bytes, cache_bytes = limited_memory(pids[-1])
-                self.memory = LimitedMemory(limit_bytes, max(cache_bytes, self.memory.cache_bytes))
+                # A process that has just ended is in no group any more.
+                if limit_bytes:
+                    cache_bytes = max(cache_bytes, self.memory.cache_bytes)
+                    self.memory = LimitedMemory(limit_bytes, cache_bytes)
         return time.thread_time() - began_s
 
 
