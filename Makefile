@@ -31,7 +31,8 @@ demo: setup
 # compute: two for each CPU, and those of one file in one process, which starts what they share
 # once. The others run meanwhile, with the CPU time that these leave; what they say is shown at
 # their end. Those marked `quiet` mostly sleep, and are dealt one by one (`loadgroup`, without
-# groups); those marked `machine` run alone (tests/conftest.py).
+# groups), when what the others wrote is on the drive; those marked `machine` run alone
+# (tests/conftest.py).
 CPUS := $(shell nproc)
 COMPUTE := -n $(shell echo $$(($(CPUS) < 4 ? $(CPUS) : 4))) --dist worksteal
 WAIT := -n $(shell echo $$(($(CPUS) < 4 ? 2 * $(CPUS) : 8))) --dist loadfile --no-loadscope-reorder
@@ -53,6 +54,7 @@ define run-tests
 		failed="$$failed waiting"; \
 	wait $$computing || failed="$$failed computing"; \
 	cat $$said; rm $$said; \
+	sync; \
 	python -m pytest $(QUIET) -m "($(1)) and quiet" $(call marked,quiet) || \
 		failed="$$failed quiet"; \
 	python -m pytest -m "($(1)) and machine" $(call marked,machine) || \

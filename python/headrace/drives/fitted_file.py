@@ -5,21 +5,44 @@ The source of each fitted value names the fio results that it was fitted to.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import tomlkit
+from tomlkit import TOMLDocument
 
+from headrace._core import ModelError, drive_check
 from headrace.catalog import CatalogEntry
 from headrace.drives.fitting import Fit
 from headrace.drives.observed_traces import is_trace
 from headrace.errors import FileProblem, StudyError
 
+DIGITS, ALL_DIGITS = 6, 17
+"""Digits of fitted values: few, and all where rounding would make a value that cannot be true
+beside the others, such as a seek longer than the skew that hides it."""
+
 
 def write_fitted(entry: CatalogEntry, fit: Fit, results: Sequence[Path], path: Path) -> None:
     """Write the fitted drive; the file's comments and order stay. Raises StudyError if it cannot be
     written."""
+    document = _document(entry, fit, results, path.stem, DIGITS)
+    try:
+        drive_check(json.dumps(document.unwrap()))
+    except ModelError:
+        document = _document(entry, fit, results, path.stem, ALL_DIGITS)
+    try:
+        path.write_text(tomlkit.dumps(document))
+    except OSError as error:
+        raise StudyError(
+            [FileProblem(path, 0, "--out", "", f"cannot be written: {error.strerror}")]
+        ) from None
+
+
+def _document(
+    entry: CatalogEntry, fit: Fit, results: Sequence[Path], name: str, digits: int
+) -> TOMLDocument:
     document: Any = tomlkit.parse(entry.file.read_text())
     traces = [result.name for result in results if is_trace(result)]
     of_fio = [result.name for result in results if result.name not in traces]
@@ -28,16 +51,16 @@ def write_fitted(entry: CatalogEntry, fit: Fit, results: Sequence[Path], path: P
         for kind, names in (("fio results", of_fio), ("traces", traces))
         if names
     )
-    document["name"] = path.stem
+    document["name"] = name
     source = document.setdefault("source", tomlkit.table())
     for parameter in fit.parameters:
         if not parameter.determined:
             continue
         *tables, last = parameter.name.split(".")
         table = document
-        for name in tables:
-            table = table[name]
-        value = float(f"{parameter.value:.6g}")
+        for each in tables:
+            table = table[each]
+        value = float(f"{parameter.value:.{digits}g}")
         table[last] = int(value) if isinstance(table.get(last), int) else value
         source[parameter.name] = f"fitted to {what} (standard error {parameter.error:.2g})"
     stated = fit.table.get("buffer")
@@ -46,9 +69,4 @@ def write_fitted(entry: CatalogEntry, fit: Fit, results: Sequence[Path], path: P
         if buffer.get("write_cache_bytes") != stated["write_cache_bytes"]:
             buffer["write_cache_bytes"] = stated["write_cache_bytes"]
             source["buffer.write_cache_bytes"] = "stated with the fit: the write cache was off"
-    try:
-        path.write_text(tomlkit.dumps(document))
-    except OSError as error:
-        raise StudyError(
-            [FileProblem(path, 0, "--out", "", f"cannot be written: {error.strerror}")]
-        ) from None
+    return document
