@@ -47,7 +47,7 @@ def parent() -> Iterator[int]:
 def test_time_of_children_that_end_during_a_scan_is_not_lost(parent: int) -> None:
     highest_ns, scans = 0, 0
     until = time.monotonic() + 5.0
-    while time.monotonic() < until:
+    while scans < 20 or time.monotonic() < until:  # a busy machine takes longer
         processes = read_processes().values()
         family = [each for each in processes if parent in (each.key[0], each.parent)]
         spent_ns = sum(each.all_ns for each in family)
@@ -55,4 +55,4 @@ def test_time_of_children_that_end_during_a_scan_is_not_lost(parent: int) -> Non
         assert spent_ns > highest_ns - 30_000_000, (scans, spent_ns, highest_ns)
         highest_ns = max(highest_ns, spent_ns)
         scans += 1
-    assert scans > 20 and highest_ns > 100_000_000
+    assert highest_ns > 100_000_000
