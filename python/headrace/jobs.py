@@ -14,9 +14,6 @@ JobResults = dict[str, Any]
 """A job's own results (peak mass, IOPS): JSON that only its workload and the record's readers know;
 histograms are lists."""
 
-SET_FOR_JOBS = "HEADRACE_SET_FOR_JOBS"
-"""Environment variable of jobs: the variables that Headrace set for its own code, by comma."""
-
 
 class Histogram(TypedDict):
     """Counts of events by the value of a column."""

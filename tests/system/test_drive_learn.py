@@ -113,19 +113,18 @@ def test_an_empty_ssd_is_learnt_by_writes_through_the_kernel(tmp_path: Path) -> 
         " channel_bytes_per_s = 100e6 }\n"
         'initial = { state = "fresh" }\n[source]\nkind = "a test"\n'
     )
-    for attempt in range(3):
-        found = learnt_by_writes(hidden, tmp_path / f"learnt-{attempt}.toml")
-        value = {each["name"]: each["value"] for each in found["values"]}
-        # 1.7 to 1.9 % on an idle machine, and beside four busy loops. Where other drives are
-        # emulated at once, requests were late: 5.6 % were seen, with five dies instead of four.
-        if value["error of the model"] < 3:
-            break
+    found = learnt_by_writes(hidden, tmp_path / "learnt.toml")
+    value = {each["name"]: each["value"] for each in found["values"]}
     # Without writes nothing of the flash would be read: 0.3 ms, not 0.9 ms and the transfers.
     assert value["latency of a read of 4 KiB"] == pytest.approx(960, rel=0.2)
     # Four dies program 4 KiB in 2 ms each.
     assert value["sustained writes"] == pytest.approx(8.2, rel=0.2)
     assert value["flash.program_us"] == pytest.approx(2000, rel=0.3)
     assert found["written_bytes"] > 64 << 20
+    # Where other drives are emulated at once, loads that were slowed are measured again: without
+    # it, 4.6 and 10.5 % were seen, with six dies instead of four.
+    assert value["error of the model"] < 4
+    assert value["dies"] == 4
     assert not found["others"]
 
 

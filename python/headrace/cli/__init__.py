@@ -11,6 +11,7 @@ import errno
 import gc
 import importlib
 import inspect
+import os
 import pkgutil
 import select
 import sys
@@ -24,6 +25,7 @@ from headrace.cli._lean_help import import_help
 from headrace.cli._streams import secure_streams, silence_output
 from headrace.errors import ExitCode, HeadraceError
 from headrace.system.ending import end_without_search
+from headrace.system.own_variables import BLAS, one_thread
 from headrace.system.stopping import exit_code as _stopped
 from headrace.system.stopping import interrupting
 
@@ -134,6 +136,7 @@ def main() -> None:
     # What a command imports stays: to look through it for garbage again and again takes a tenth of
     # a report's time.
     gc.set_threshold(50_000, 20, 100)
+    os.environ.update(one_thread(BLAS))
     end_without_search()
     secure_streams()
     with interrupting():

@@ -25,20 +25,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from headrace.jobs import SET_FOR_JOBS
 from headrace.launchers import LauncherLostError
 from headrace.launchers.channel import Channel
 from headrace.system.ending import end_without_search
 from headrace.system.own_programs import own_code
+from headrace.system.own_variables import THREAD_COUNTS, one_thread
 from headrace.system.signals import dispositions_kept
 
 _PR_SET_PDEATHSIG = 1
-_THREAD_COUNTS = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-)
 
 
 def die_with_parent() -> None:
@@ -80,15 +74,12 @@ class ForkServer:
             "from headrace.launchers.fork_server import main; main()", str(theirs.fileno())
         )
         # One thread per job: a numerical library with a thread pool per process would measure
-        # itself. Variables set by the user are kept. Those set here are listed in SET_FOR_JOBS, so
-        # that the user's own programs do not inherit them.
-        single = {name: "1" for name in _THREAD_COUNTS if name not in os.environ}
-        environment = {**os.environ, **single, SET_FOR_JOBS: ",".join(single)}
+        # itself. The user's own programs do not inherit this (`users_environment`).
         self._process = subprocess.Popen(
             command,
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            env=environment,
+            env={**os.environ, **one_thread(THREAD_COUNTS)},
             start_new_session=True,
         )
         theirs.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import tempfile
 from collections.abc import Generator
@@ -11,22 +10,24 @@ from pathlib import Path
 
 from headrace.profiles.arena import Arena
 from headrace.system.own_programs import own_library
+from headrace.system.own_variables import users_environment
 
 LIBRARY = "libheadrace_recorder.so"
 
 
 @contextlib.contextmanager
 def preloaded(arena: Arena) -> Generator[dict[str, str]]:
-    """Yield this process's environment with the recorder preloaded after existing preloads.
+    """Yield the user's environment with the recorder preloaded after existing preloads.
 
     After them: next to the C library it sees the calls as they are made. Raises MissingError
     without the library.
     """
     with _without_separators(own_library(LIBRARY)) as library:
-        others = os.environ.get("LD_PRELOAD", "")
+        users = users_environment()
+        others = users.get("LD_PRELOAD", "")
         name, value = arena.variable()
         yield {
-            **os.environ,
+            **users,
             "LD_PRELOAD": " ".join(part for part in (others, str(library)) if part),
             name: value,
         }

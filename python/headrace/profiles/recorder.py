@@ -23,6 +23,7 @@ from headrace.profiles.programs import ProgramError, find_program, not_executed,
 from headrace.profiles.recording import Read, join
 from headrace.profiles.steps import Op, Recording, Unseen
 from headrace.system.children import signal_name
+from headrace.system.own_variables import users_environment
 from headrace.units import format_amount
 
 _NOTED_BYTES = 16 << 10
@@ -79,7 +80,9 @@ def observe(command: Sequence[str], name: str, place: Path, watching: Watching) 
     program = find_program(command[0])
     if (why := why_not_recorded(program)) is not None:
         try:
-            return ObservedRun(launch(program, command, os.environ, watching), None, f"it is {why}")
+            return ObservedRun(
+                launch(program, command, users_environment(), watching), None, f"it is {why}"
+            )
         except OSError as error:
             raise not_executed(command[0], error) from error
     ended, read, started = _run(program, command, place, watching)

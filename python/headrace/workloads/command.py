@@ -18,9 +18,9 @@ from headrace.datasets import DatasetSpec, estimated_bytes
 from headrace.errors import Problem
 from headrace.system import children
 from headrace.system.accounting import io_counts
+from headrace.system.own_variables import users_environment
 from headrace.system.program_pages import hold_program
 from headrace.workloads import JobInput, JobOutput, JobResults, Workload, WorkloadOptions
-from headrace.workloads.programs.environment import users_environment
 from headrace.workloads.programs.files import files_that_fit
 from headrace.workloads.programs.lacking import lack_of
 from headrace.workloads.programs.options import ProgramOptions

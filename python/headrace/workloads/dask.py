@@ -20,6 +20,7 @@ from headrace.datasets import DatasetSpec, estimated_bytes
 from headrace.errors import HeadraceError, Problem
 from headrace.system.accounting import io_counts, process_use
 from headrace.system.children import Child, orphans_adopted
+from headrace.system.own_variables import users_environment
 from headrace.units import Bytes
 from headrace.workloads import JobInput, JobOutput, JobResults, Workload, WorkloadOptions
 from headrace.workloads.dask_cluster.interpreter import interpreter_of, lack_of_dask
@@ -30,7 +31,6 @@ from headrace.workloads.dask_cluster.processes import (
     credentials,
     names_of_credentials,
 )
-from headrace.workloads.programs.environment import users_environment
 from headrace.workloads.programs.files import files_that_fit
 from headrace.workloads.programs.lacking import lack_of
 from headrace.workloads.programs.options import ProgramOptions

@@ -102,7 +102,11 @@ def _warn_of_scheduler(kept: str | None) -> None:
 
 
 def _warn(learnt: LearntDrive) -> None:
-    """Say which parts of the script other programs disturbed."""
+    """Say why values are doubtful."""
+    from headrace.drives.learning.values import USED_BY_OTHERS
+
+    for why in sorted({each.doubt for each in learnt.values} - {"", USED_BY_OTHERS}):
+        err.print(f"{why[0].upper()}{why[1:]}: values that follow from it are doubtful.")
     if not learnt.others:
         return
     err.print("Other programs used the drive meanwhile:")
@@ -147,7 +151,7 @@ def _values(values: list[LearntValue]) -> TextTable:
     table.add_column("from")
     for each in values:
         error = "" if each.error is None else f"{each.error:.2g}"
-        how = f"doubtful: {each.how}" if each.doubtful else each.how
+        how = f"doubtful: {each.how}" if each.doubt else each.how
         table.add_row(each.name, f"{each.value:.5g}", error, each.unit, how)
     return table
 

@@ -84,7 +84,7 @@ def _source(key: str, known: dict[str, LearntValue], learnt: LearntDrive, about:
         error = (
             "" if value.error is None else f" (± {value.error:.2g} {value.unit})".replace(" )", ")")
         )
-        doubt = "; doubtful: other programs used the drive" if value.doubtful else ""
+        doubt = f"; doubtful: {value.doubt}" if value.doubt else ""
         return f"{about}: {value.how}{error}{doubt}"
     for unknown in learnt.unknown:
         if key in unknown.name or key.split(".")[-1] in unknown.name.replace(",", " ").split():

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from headrace.drives.learning.traffic import OtherTraffic
 from headrace.scenario import Table
 
+USED_BY_OTHERS = "other programs used the drive"
 DIGITS = 6
 """Digits of a number in the file of a learnt drive."""
 ROUNDING = 0.5 * 10 ** (1 - DIGITS)
@@ -30,8 +31,8 @@ class LearntValue:
     """The measurement that it follows from, in a few words."""
     part: str = ""
     """The part of the script that found it."""
-    doubtful: bool = False
-    """Other programs used the drive during that part."""
+    doubt: str = ""
+    """Why it is doubtful; empty if it is not."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,21 @@ class LearntDrive:
         """Add a value."""
         self.values.append(LearntValue(name, float(value), error, unit, how))
 
+    def doubt(self, how: str, why: str) -> None:
+        """Make the values that follow from a measurement doubtful."""
+        self.values = [
+            replace(each, doubt=why) if each.how == how else each for each in self.values
+        ]
+
     def end_part(self, part: str, others: OtherTraffic | None) -> None:
         """End a part of the script; many requests of others make its values doubtful."""
         if others is not None:
             self.others.append(others)
-        doubtful = others is not None and others.doubtful
+        disturbed = others is not None and others.doubtful
         self.values = [
-            each if each.part else replace(each, part=part, doubtful=doubtful)
+            each
+            if each.part
+            else replace(each, part=part, doubt=USED_BY_OTHERS if disturbed else each.doubt)
             for each in self.values
         ]
 

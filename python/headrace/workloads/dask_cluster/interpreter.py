@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from headrace.errors import describe
-from headrace.workloads.programs.environment import users_environment
+from headrace.system.own_variables import users_environment
 from headrace.workloads.programs.lacking import first_line
 
 _PYTHON = re.compile(r"python[0-9.]*")

@@ -15,8 +15,8 @@ from pathlib import Path
 from headrace.errors import HeadraceError
 from headrace.system.children import Child
 from headrace.system.cluster_keys import credentials_of_a_trial
+from headrace.system.own_variables import users_environment
 from headrace.system.waiting import remaining, wait_until
-from headrace.workloads.programs.environment import users_environment
 
 ADDRESS = "DASK_SCHEDULER_ADDRESS"
 _LOOPBACK = "127.0.0.1"
