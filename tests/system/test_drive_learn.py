@@ -122,7 +122,7 @@ def test_an_empty_ssd_is_learnt_by_writes_through_the_kernel(tmp_path: Path) -> 
     assert value["flash.program_us"] == pytest.approx(2000, rel=0.3)
     assert found["written_bytes"] > 64 << 20
     # Where other drives are emulated at once, loads that were slowed are measured again: without
-    # it, 4.6 and 10.5 % were seen, with six dies instead of four.
+    # it, 4.6 and 10.5 % were seen, the latter with six dies instead of four.
     assert value["error of the model"] < 4
     assert value["dies"] == 4
     assert not found["others"]

@@ -151,7 +151,13 @@ def abort(directory: Path, source: str) -> None:
             )
 
 
-def unmount(directory: Path, source: str, *, lazy: bool = False, patience_s: float = 8.0) -> int:
+PATIENCE_S = 8.0
+"""For those who use a mount to let go of it."""
+
+
+def unmount(
+    directory: Path, source: str, *, lazy: bool = False, patience_s: float = PATIENCE_S
+) -> int:
     """Unmount every mount of `source` at `directory`; return their number.
 
     Mounts of other sources are left alone. While it is busy this waits up to `patience_s`; then,

@@ -11,8 +11,7 @@ _SET = "HEADRACE_SET"
 
 BLAS = ("OPENBLAS_NUM_THREADS",)
 """What NumPy's and SciPy's library reads when it is loaded. It starts a thread for every CPU, and
-each spins for 25 to 100 ms before it sleeps; Headrace has nothing to compute that would pay for
-them."""
+each spins for some 50 ms before it sleeps; Headrace computes nothing that would pay for them."""
 
 THREAD_COUNTS = (*BLAS, "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 """What numerical libraries read."""

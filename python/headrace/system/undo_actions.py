@@ -82,7 +82,8 @@ def _unmount(args: Args, same_boot: bool) -> str:
         # ever.
         mounts.abort(directory, source)
         return "let go of; its server did not answer"
-    count = mounts.unmount(directory, source, lazy=lazy)
+    patience_s = float(args.get("patience_s", mounts.PATIENCE_S))
+    count = mounts.unmount(directory, source, lazy=lazy, patience_s=patience_s)
     return "unmounted" if count else "not mounted"
 
 

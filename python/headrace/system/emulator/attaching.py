@@ -8,7 +8,7 @@ import select
 import stat
 import time
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.errors import HeadraceError, MissingError, Problem
@@ -113,7 +113,7 @@ def attach(
         "seed": seed,
         "request_timeout_s": REQUEST_TIMEOUT_S,
     }
-    with _all_or_nothing(journal, entries, mount, label):
+    with _all_or_nothing(journal, entries):
         started = _start_mounted(journal, mount, label, config, entries)
         name = _connect(journal, mount, label, entries)
         entries.extend(apply_shape(journal, name, shape))
@@ -145,17 +145,15 @@ def _check(storage: StorageSpec) -> None:
 
 
 @contextmanager
-def _all_or_nothing(
-    journal: Journal, entries: list[JournalEntry], mount: Path, label: str
-) -> Generator[None]:
+def _all_or_nothing(journal: Journal, entries: list[JournalEntry]) -> Generator[None]:
     """Withdraw what was set up if anything fails; an OSError becomes a HeadraceError."""
     try:
         yield
     except OSError as error:
-        _withdraw(journal, entries, mount, label)
+        _withdraw(journal, entries)
         raise HeadraceError(f"the emulated drive cannot be attached: {error}") from error
     except BaseException:
-        _withdraw(journal, entries, mount, label)
+        _withdraw(journal, entries)
         raise
 
 
@@ -169,7 +167,11 @@ def _start_mounted(
     """Write the emulator's configuration, start it and wait until it has mounted its file; its log
     is beside the configuration."""
     # Before the process: undone in reverse order, so that no emulator lives that could still mount.
-    entries.append(journal.begin("unmount", directory=str(mount), source=label, lazy=True))
+    # Without patience: a signal while this process opens the emulator's file leaves it open here,
+    # and nobody would close it.
+    entries.append(
+        journal.begin("unmount", directory=str(mount), source=label, lazy=True, patience_s=0.0)
+    )
     file = mount.with_name("config.json")
     file.write_text(json.dumps(config))
     with file.with_name("emulator.log").open("wb") as log:
@@ -229,13 +231,8 @@ def _calibrate(control: Path, name: str, storage: StorageSpec) -> int:
     raise HeadraceError(reason or "")
 
 
-def _withdraw(journal: Journal, entries: list[JournalEntry], mount: Path, label: str) -> None:
+def _withdraw(journal: Journal, entries: list[JournalEntry]) -> None:
     for entry in reversed(entries):
-        if entry.action == "unmount":
-            # This process keeps the emulator's file open if a signal came while it was opened:
-            # nothing is gained by waiting until it is closed.
-            with suppress(HeadraceError):
-                mounts.unmount(mount, label, lazy=True, patience_s=0.0)
         journal.undo(entry)
 
 
