@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -65,22 +66,25 @@ class Running:
 
 
 @contextmanager
-def jobs(
-    folder: Path, *arguments: Sequence[object], before: Sequence[str] = ()
-) -> Generator[list[Running]]:
-    made: list[Running] = []
-    try:
-        for number, each in enumerate(arguments):
-            log = folder / f"log {number}"
-            argv = [*before, sys.executable, str(JOB), str(log), *map(str, each)]
-            made.append(Running(subprocess.Popen(argv), log))
-        for job in made:
-            assert wait_until(lambda job=job: job.log.exists() and job.log.read_text(), 60, 0.05)
-        yield made
-    finally:
-        for job in made:
-            job.process.kill()
-            job.process.wait()
+def jobs(*arguments: Sequence[object], before: Sequence[str] = ()) -> Generator[list[Running]]:
+    """Jobs whose logs are in memory: a log on a drive makes a job read inodes of its file system,
+    many in order, when another drops the caches."""
+    with tempfile.TemporaryDirectory(prefix="headrace-test-", dir="/dev/shm") as folder:
+        made: list[Running] = []
+        try:
+            for number, each in enumerate(arguments):
+                log = Path(folder) / f"log {number}"
+                argv = [*before, sys.executable, str(JOB), str(log), *map(str, each)]
+                made.append(Running(subprocess.Popen(argv), log))
+            for job in made:
+                assert wait_until(
+                    lambda job=job: job.log.exists() and job.log.read_text(), 60, 0.05
+                )
+            yield made
+        finally:
+            for job in made:
+                job.process.kill()
+                job.process.wait()
 
 
 def watched(
@@ -125,10 +129,10 @@ def check(sample: JobSample, truth: dict[str, float], **expected: float) -> None
 
 
 @pytest.mark.machine
-def test_jobs_that_share_a_cpu(tmp_path: Path) -> None:
+def test_jobs_that_share_a_cpu() -> None:
     cpu = min(os.sched_getaffinity(0))
     alone = ["taskset", "-c", str(cpu)]
-    with jobs(tmp_path, ("-", 0, 0.01, 0), ("-", 0, 0.01, 0), before=alone) as running:
+    with jobs(("-", 0, 0.01, 0), ("-", 0, 0.01, 0), before=alone) as running:
         for sample, truth in watched(running, 4, samples=0):  # by counters of the kernel alone
             check(sample, truth)
             assert sample.total.ledger.longest_wait == "CPU"
@@ -164,14 +168,14 @@ def ssd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[emulator.EmulatedD
 @pytest.mark.quiet
 @pytest.mark.parametrize("counted", [False, True])
 def test_random_reads_of_a_disk(
-    disk: emulator.EmulatedDevice, tmp_path: Path, journal: Journal, counted: bool
+    disk: emulator.EmulatedDevice, journal: Journal, counted: bool
 ) -> None:
     """One job only reads, another computes and sleeps as well; with the kernel's delay accounting
     and without."""
     set_file(journal, DELAYACCT, str(int(counted)))
     path = str(disk.device)
     size = 256 << 20
-    with jobs(tmp_path, (path, size, 0, 0), (path, size, 0.004, 0.01)) as running:
+    with jobs((path, size, 0, 0), (path, size, 0.004, 0.01)) as running:
         for sample, truth in watched(running):
             assert truth["reads"] > 0.05
             check(
@@ -215,12 +219,12 @@ def test_requests_that_are_waited_for_in_other_calls(
 @needs_root
 @pytest.mark.machine
 def test_pages_that_memory_was_too_short_for(
-    ssd: emulator.EmulatedDevice, tmp_path: Path, journal: Journal
+    ssd: emulator.EmulatedDevice, journal: Journal
 ) -> None:
     """A job reads 32 MiB at random with 20 MiB of memory: the more it has read, the more of its
     reads are of pages that it had before."""
     limit = MemoryLimit(journal, 20 << 20)
-    with limit, jobs(tmp_path, (ssd.device, 32 << 20, 0, 0), before=within(limit)) as running:
+    with limit, jobs((ssd.device, 32 << 20, 0, 0), before=within(limit)) as running:
         for sample, truth in watched(running, 12):
             assert truth["again"] > 0.05
             shares = sample.total.ledger.shares
@@ -250,7 +254,7 @@ def test_a_job_that_waits_at_a_pipe_does_not_wait_for_storage(tmp_path: Path) ->
 
 @needs_root
 @pytest.mark.machine  # its server's mount namespace would hold what other tests have mounted
-def test_reads_of_network_storage(context: TargetContext, tmp_path: Path) -> None:
+def test_reads_of_network_storage(context: TargetContext) -> None:
     """A job reads a file of an NFS server at random."""
     with standing(made("nfs"), context) as (location, _):
         (folder,) = location.node_directories
@@ -261,7 +265,7 @@ def test_reads_of_network_storage(context: TargetContext, tmp_path: Path) -> Non
         os.fsync(fd)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(fd)
-        with jobs(tmp_path, (file, size, 0.002, 0, "direct")) as running:
+        with jobs((file, size, 0.002, 0, "direct")) as running:
             for sample, truth in watched(running, 5):
                 assert truth["reads"] > 0.02
                 check(sample, truth, wait_network=truth["reads"])
