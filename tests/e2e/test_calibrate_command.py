@@ -48,8 +48,11 @@ def test_a_site_is_learnt_from_real_jobs(workspace: Workspace) -> None:
     # 5: on a machine with other work to do cells differ by more than the limit, or are invalid.
     assert ended.returncode in (0, int(ExitCode.INVALID_TRIALS)), ended.stderr
     found = json.loads(ended.stdout)
-    roles = {(each["target"], each["role"]) for each in found["cells"]}
-    assert roles >= {(target, "learnt") for target in targets}
+    learnt = {each["target"] for each in found["cells"] if each["role"] == "learnt"}
+    # A busy machine may leave one of them no valid trial: never both, and not unsaid.
+    lost = {each["target"] for each in found["not_measured"]}
+    assert learnt and learnt | lost == set(targets)
+    assert not lost or ended.returncode == int(ExitCode.INVALID_TRIALS)
     scan = next(each for each in found["parameters"]["learnt"] if each["name"] == "cpu.scan")
     assert 0.05 < scan["low"] <= scan["value"] <= scan["high"] < 20
     for each in found["cells"]:

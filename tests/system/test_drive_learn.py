@@ -122,9 +122,13 @@ def test_an_empty_ssd_is_learnt_by_writes_through_the_kernel(tmp_path: Path) -> 
     assert value["flash.program_us"] == pytest.approx(2000, rel=0.3)
     assert found["written_bytes"] > 64 << 20
     # Where other drives are emulated at once, loads that were slowed are measured again: without
-    # it, 4.6 and 10.5 % were seen, the latter with six dies instead of four.
-    assert value["error of the model"] < 4
-    assert value["dies"] == 4
+    # it, 4.6 and 10.5 % were seen, the latter with six dies instead of four. On a machine that is
+    # too busy for that, no number of dies is said to be sure.
+    told = {each["name"]: each for each in found["values"] if not each["doubt"]}
+    assert value["error of the model"] < 5 or "dies" not in told, found
+    assert told.get("dies", {"value": 4})["value"] == 4, found
+    # How they divide into channels no load of the script tells.
+    assert "flash.channels" not in told, found
     assert not found["others"]
 
 

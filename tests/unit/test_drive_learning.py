@@ -35,7 +35,7 @@ from headrace.drives.learning.buffering import learn_hits, learn_segments
 from headrace.drives.learning.device import UNIT, RequestTimes
 from headrace.drives.learning.drive_file import write_learnt
 from headrace.drives.learning.flash import learn_flash, loads_of
-from headrace.drives.learning.flash_fit import FlashFit, FlashLayout, missed, table_of
+from headrace.drives.learning.flash_fit import FlashFit, FlashLayout, as_good, missed, table_of
 from headrace.drives.learning.queueing import learn_reordering, with_queue
 from headrace.drives.learning.traffic import DiskSums, others_in, parse_stat
 from headrace.errors import RefusedError, StudyError
@@ -208,10 +208,26 @@ FOUR_DIES = FlashLayout(dies=4, channels=2, page_units=1)
 FOUR_DIES_LOGS = np.log([300.0, 50e3, 600.0, 100e6, 250e6])
 
 
-def four_dies() -> LearntDevice:
+def four_dies(channel_bytes_per_s: float = 100e6) -> LearntDevice:
     any_ssd = modelled_device(entry("drives", "corsair-f40").table)
-    table = table_of(any_ssd, FOUR_DIES, FOUR_DIES_LOGS)
-    return modelled_device(table, seed=1, script_seed=1)
+    logs = FOUR_DIES_LOGS.copy()
+    logs[3] = np.log(channel_bytes_per_s)
+    return modelled_device(table_of(any_ssd, FOUR_DIES, logs), seed=1, script_seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("channel_bytes_per_s", "limit"), [(300e6, "dies"), (10e6, "channels")])
+def test_a_number_is_told_only_where_loads_depend_on_it(
+    channel_bytes_per_s: float, limit: str
+) -> None:
+    """A page is read in 600 µs, by four dies, and crosses one of two channels in 14 or in 410 µs:
+    loads see either the dies or the channels."""
+    device = four_dies(channel_bytes_per_s)
+    measured = {load: run_load(device, load, limit_s=0.6) for load in loads_of(32)}
+    logs = FOUR_DIES_LOGS.copy()
+    logs[3] = np.log(channel_bytes_per_s)
+    others = as_good(device, FlashFit(FOUR_DIES, logs, 0.02), measured)
+    assert {"dies", "channels"} - others.keys() == {limit}
 
 
 def test_loads_that_were_slowed_are_told_from_those_that_the_model_meets(
@@ -247,11 +263,13 @@ def test_what_follows_from_loads_that_no_model_meets_is_doubtful(
     slowed(device, lambda _, depth: depth in (2, 8), monkeypatch)
     found = learn_flash(device, seconds=15, say=silent)
     doubtful = {each.name for each in found.values if each.doubt}
-    assert {"dies", "flash.channels"} <= doubtful
+    unknown = {each.name for each in found.unknown}
+    assert {"dies", "flash.channels", "flash.read_us"} <= doubtful | unknown
     assert doubtful.isdisjoint({"latency of a read of 4 KiB", "error of the model"})
     write_learnt(found, tmp_path / "x.toml", device="/dev/sdx", date="2026-01-02")
     source = tomllib.loads((tmp_path / "x.toml").read_text())["source"]
-    assert "doubtful: the model misses the loads by" in source["flash.channels"]
+    marked = [source[name] for name in doubtful & source.keys()]
+    assert marked and all("doubtful: the model misses the loads by" in each for each in marked)
 
 
 @pytest.mark.slow  # 3 s of CPU time each

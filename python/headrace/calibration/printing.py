@@ -110,4 +110,5 @@ def as_json(site: LearntSite) -> str:
     undetermined = [
         {"name": each.parameter.name, "why": each.why} for each in site.fit.undetermined
     ]
-    return verdict_json(site.cells, site.verdict, {"learnt": learnt, "undetermined": undetermined})
+    parameters = {"learnt": learnt, "undetermined": undetermined}
+    return verdict_json(site.cells, site.verdict, parameters, site.not_measured)

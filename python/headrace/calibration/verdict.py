@@ -146,8 +146,16 @@ def _is_alike(each: PredictedCell, bad: PredictedCell, limit: float) -> bool:
     return same and each.error is not None and abs(each.error) <= limit
 
 
-def as_json(cells: Sequence[PredictedCell], verdict: SiteVerdict, learnt: object) -> str:
-    """Return everything as JSON, for `--json`."""
+def as_json(
+    cells: Sequence[PredictedCell],
+    verdict: SiteVerdict,
+    learnt: object,
+    not_measured: Sequence[Trial],
+) -> str:
+    """Return everything as JSON, for `--json`.
+
+    `not_measured`: cells that were to be learnt from or checked, and have no valid trial.
+    """
     return json.dumps(
         {
             "good_to": verdict.good_to,
@@ -168,6 +176,10 @@ def as_json(cells: Sequence[PredictedCell], verdict: SiteVerdict, learnt: object
                     "error_of_nearest": cell.null_error(verdict.null),
                 }
                 for cell in cells
+            ],
+            "not_measured": [
+                {"target": trial.target, "workload": trial.workload, "levels": trial.levels}
+                for trial in not_measured
             ],
         },
         indent=1,

@@ -17,6 +17,7 @@ from headrace.drives.learning.flash_fit import (
     FlashFit,
     Measured,
     Values,
+    as_good,
     best_fit,
     misfits,
     missed,
@@ -161,10 +162,26 @@ def _report(device: LearntDevice, learnt: LearntDrive, measured: Measured, best:
             learnt.unknown.append(Unknown(name, why))
         else:
             learnt.add(name, value, unit, FROM_ALL, value * float(error))
-    layout = best.layout
-    learnt.add("dies", layout.dies, "", FROM_ALL)
-    learnt.add("flash.channels", layout.channels, "", FROM_ALL)
-    learnt.add("page", layout.page_units * UNIT * 512, "B", "reads in order")
+    _report_layout(device, learnt, measured, best)
     learnt.add("error of the model", 100 * best.error, "%", "the model beside all loads")
     if best.error > DOUBTFUL:
         learnt.doubt(FROM_ALL, f"the model misses the loads by {best.error:.0%}")
+
+
+def _report_layout(
+    device: LearntDevice, learnt: LearntDrive, measured: Measured, best: FlashFit
+) -> None:
+    """Add the whole numbers, or say which others meet the loads as well."""
+    layout, page_bytes = best.layout, UNIT * 512
+    others = as_good(device, best, measured)
+    for key, name, number, factor, unit, how in (
+        ("dies", "dies", layout.dies, 1, "", FROM_ALL),
+        ("channels", "flash.channels", layout.channels, 1, "", FROM_ALL),
+        ("page", "page", layout.page_units, page_bytes, "B", "reads in order"),
+    ):
+        if key in others:
+            also = " or ".join(str(each * factor) for each in others[key])
+            why = f"with {also} the model meets the loads as well as with {number * factor}"
+            learnt.unknown.append(Unknown(name, f"{why}, which is in the file"))
+        else:
+            learnt.add(name, number * factor, unit, how)

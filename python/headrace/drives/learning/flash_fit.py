@@ -29,6 +29,11 @@ ROUNDS = 4
 BETTER = 0.97
 """Error of a layout, divided by that of the best one, below which it is better."""
 PAGE_UNITS = (1, 2, 4, 8, 16)
+AS_GOOD = 1.92
+"""Difference of logarithms of likelihoods that is significant at 95 % for one number: half of the
+quantile of chi squared with one degree of freedom, 3.84 (Wilks' theorem)."""
+FARTHEST = 3
+"""Steps in each direction that are tried for another number that is as good."""
 WELL_MET = 0.03
 """Error of a fit, or of one load in it, up to which nothing is measured again: 2 % are left on an
 idle machine."""
@@ -206,6 +211,60 @@ def best_fit(
             break
         best = min(found, key=lambda each: each.error)
     return _fit(device, best.layout, best.logs, measured, 30)
+
+
+def as_good(device: LearntDevice, best: FlashFit, measured: Measured) -> dict[str, list[int]]:
+    """Return the other numbers of `dies`, `channels` and units of a `page` that meet the loads
+    about as well as those of the best fit, if the other two stay.
+
+    With n independent misfits the likelihood falls as error to the power of -n.
+    """
+    misfit_count = len(misfits(device, best.layout, best.logs, measured))
+    most = max(best.error, 0.01) * math.exp(AS_GOOD / misfit_count)
+    found: dict[str, list[int]] = {}
+    for name, outwards in _alternatives(best.layout).items():
+        for layouts in outwards:
+            for number, layout in layouts[:FARTHEST]:
+                if not _meets(device, layout, best.logs, measured, most):
+                    break
+                found.setdefault(name, []).append(number)
+    return {name: sorted(numbers) for name, numbers in found.items()}
+
+
+def _meets(
+    device: LearntDevice, layout: FlashLayout, logs: Values, measured: Measured, most: float
+) -> bool:
+    """Return whether a layout meets the loads up to an error, with values near some."""
+    left = misfits(device, layout, logs, measured)
+    return (
+        float(np.sqrt(np.mean(left * left))) <= most
+        or _fit(device, layout, logs, measured, 8).error <= most
+    )
+
+
+def _alternatives(layout: FlashLayout) -> dict[str, list[list[tuple[int, FlashLayout]]]]:
+    """Return layouts that differ in one number, the nearest first: smaller ones and larger ones."""
+    dies, channels, page = layout.dies, layout.channels, layout.page_units
+    by_name: dict[str, list[tuple[int, FlashLayout]]] = {
+        "dies": [
+            (each * channels, FlashLayout(each * channels, channels, page))
+            for each in DIES_PER_CHANNEL
+        ],
+        "channels": [
+            (each, FlashLayout(dies, each, page))
+            for each in range(1, max(CHANNELS) + 1)
+            if dies % each == 0
+        ],
+        "page": [(each, FlashLayout(dies, channels, each)) for each in PAGE_UNITS],
+    }
+    now = {"dies": dies, "channels": channels, "page": page}
+    return {
+        name: [
+            [each for each in reversed(steps) if each[0] < now[name]],
+            [each for each in steps if each[0] > now[name]],
+        ]
+        for name, steps in by_name.items()
+    }
 
 
 def _neighbours(layout: FlashLayout) -> list[FlashLayout]:
