@@ -225,7 +225,7 @@ def test_pages_that_memory_was_too_short_for(
     reads are of pages that it had before."""
     limit = MemoryLimit(journal, 20 << 20)
     with limit, jobs((ssd.device, 32 << 20, 0, 0), before=within(limit)) as running:
-        for sample, truth in watched(running, 12):
+        for sample, truth in watched(running, 5):
             assert truth["again"] > 0.05
             shares = sample.total.ledger.shares
             # It also waits for pages of its own program, which its reads pushed out of memory.

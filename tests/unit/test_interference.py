@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -194,23 +195,24 @@ print(__import__("json").dumps(asdict(meter.end())), flush=True)
 """
 
 
-def judged() -> tuple[Interference, float]:
-    """One real job on this machine as it is.
+def judged(beside: AbstractContextManager[object] | None = None) -> tuple[Interference, float]:
+    """One real job on this machine as it is, or with what begins when the job is ready.
 
     And what other processes used meanwhile by psutil's count, CPU seconds.
     """
     process = subprocess.Popen([sys.executable, "-c", JOB], stdin=-1, stdout=-1, text=True)
     assert process.stdin is not None and process.stdout is not None
     assert process.stdout.readline() == "ready\n"
-    own = {os.getpid(), process.pid}
-    before, used_before = snapshot(CPUS), _used_s(own)
-    start = time.monotonic()
-    process.stdin.write("\n")
-    process.stdin.flush()
-    ledger: Any = SimpleNamespace(**json.loads(process.stdout.readline()))
-    last_done_s = time.monotonic() - start
-    used_after, after = _used_s(own), snapshot(CPUS)
-    use = use_between(before, after, CPUS, Own(jobs=frozenset({process.pid})))
+    with beside or nullcontext():
+        own = {os.getpid(), process.pid}
+        before, used_before = snapshot(CPUS), _used_s(own)
+        start = time.monotonic()
+        process.stdin.write("\n")
+        process.stdin.flush()
+        ledger: Any = SimpleNamespace(**json.loads(process.stdout.readline()))
+        last_done_s = time.monotonic() - start
+        used_after, after = _used_s(own), snapshot(CPUS)
+        use = use_between(before, after, CPUS, Own(jobs=frozenset({process.pid})))
     process.communicate()
     jobs: list[Any] = [SimpleNamespace(ledger=ledger)]
     others_s = sum(max(0.0, used - used_before.get(key, 0.0)) for key, used in used_after.items())
@@ -245,8 +247,7 @@ def test_no_false_alarm_on_this_machine_as_it_is() -> None:
 @pytest.mark.slow
 def test_hogs_are_seen_by_a_real_job(tmp_path: Path) -> None:
     hog = f"hog-{os.getpid()}.py"  # tests beside it have programs of this name, too
-    with programs(tmp_path, hog, SPIN, 2 * len(CPUS)):
-        found, _ = judged()
+    found, _ = judged(programs(tmp_path, hog, SPIN, 2 * len(CPUS)))
     (told,), _ = validity.foreign_load(RUN, found)
     assert hog in told.text
     assert found.lost_share > 0.3

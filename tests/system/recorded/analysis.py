@@ -36,6 +36,8 @@ def by_coffea() -> None:
 
     run = processor.Runner(
         executor=processor.FuturesExecutor(workers=2, status=False),
+        # Without workers of its own, which would only be started once more.
+        pre_executor=processor.IterativeExecutor(status=False),
         schema=BaseSchema,
         chunksize=1000,
     )

@@ -149,7 +149,11 @@ class LearntDevice:
     ) -> RequestTimes:
         count = len(sector)
         lengths = [sectors] * count if isinstance(sectors, int) else list(sectors)
-        waits = [float(wait_s)] * count if isinstance(wait_s, (int, float)) else list(wait_s)
+        waits_ns = (
+            [round(wait_s * 1e9)] * count
+            if isinstance(wait_s, (int, float))
+            else [round(each * 1e9) for each in wait_s]
+        )
         until_s = None if limit_s is None else self.elapsed_s + limit_s
         step = CHUNK if depth == 1 else max(count, 1)
         parts: list[Times] = []
@@ -158,7 +162,7 @@ class LearntDevice:
             if left_s is not None and left_s <= 0:
                 break
             chunk = slice(first, first + step)
-            times = self._run(op, sector[chunk], lengths[chunk], waits[chunk], depth, left_s)
+            times = self._run(op, sector[chunk], lengths[chunk], waits_ns[chunk], depth, left_s)
             parts.append(times)
         times = np.concatenate(parts) if parts else np.empty((0, 2))
         return RequestTimes(times[:, 0], times[:, 1])
@@ -168,7 +172,7 @@ class LearntDevice:
         op: int,
         sector: Sequence[int],
         sectors: list[int],
-        wait_s: list[float],
+        wait_ns: list[int],
         depth: int,
         left_s: float | None,
     ) -> Times:
@@ -179,9 +183,9 @@ class LearntDevice:
             with prompt:
                 made = self._timed.run(
                     [op] * len(sector),
-                    [int(each) for each in sector],
+                    list(sector),
                     sectors,
-                    [round(each * 1e9) for each in wait_s],
+                    wait_ns,
                     depth,
                     WITHOUT_LIMIT_NS if left_s is None else round(left_s * 1e9),
                 )
@@ -225,7 +229,7 @@ class LearntDevice:
     def places_in(self, first: int, end: int, count: int, sectors: int) -> list[int]:
         """Return random places of requests of that length between two sectors."""
         low, high = -(-first // sectors), max(end // sectors, -(-first // sectors) + 1)
-        return [int(place) * sectors for place in self.random.integers(low, high, count)]
+        return (self.random.integers(low, high, count) * sectors).tolist()
 
     def take_others(self, part: str) -> OtherTraffic | None:
         """Return the requests of other programs since the last call; None if none were seen."""

@@ -57,9 +57,9 @@ def run_load(
     high = max((first + int((last - first) * load.last)) // unit, low + 1)
     count = at_most + QUEUE_TURNS * load.depth
     if load.sequential:
-        sector = [(low + at % (high - low)) * unit for at in range(count)]
+        sector = ((low + np.arange(count) % (high - low)) * unit).tolist()
     else:
-        sector = [int(place) * unit for place in device.random.integers(low, high, count)]
+        sector = (device.random.integers(low, high, count) * unit).tolist()
     run = device.writes if load.write else device.reads
     timings = run(sector, unit, depth=load.depth, limit_s=limit_s)
     return result_of(timings, load.depth, len(timings) // 2 if load.write else 0)
@@ -76,11 +76,12 @@ def result_of(timings: RequestTimes, depth: int, skipped: int = 0) -> LoadResult
     steady_s = end_s[ramp : len(end_s) - depth + 1] if len(end_s) > ramp + 2 * depth else end_s
     response_s = timings.response_s[ramp:]
     duration_s = float(steady_s[-1] - steady_s[0])
+    p50_s, p99_s = np.quantile(response_s, [0.5, 0.99])
     return LoadResult(
         requests=len(timings),
         iops=(len(steady_s) - 1) / duration_s if duration_s > 0 else float("nan"),
-        p50_s=float(np.quantile(response_s, 0.5)),
-        p99_s=float(np.quantile(response_s, 0.99)),
+        p50_s=float(p50_s),
+        p99_s=float(p99_s),
     )
 
 
