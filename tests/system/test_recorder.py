@@ -203,6 +203,36 @@ except OSError: pass
     assert (syncs.end_ns - syncs.start_ns)[::2].min() > 5_000
 
 
+def test_syncs_of_maps_ranges_and_file_systems(tmp_path: Path) -> None:
+    code = """
+import ctypes, mmap, os, sys
+library = ctypes.CDLL(None, use_errno=True)
+folder = os.open(sys.argv[1], os.O_RDONLY)
+data = os.open(sys.argv[1] + "/data", os.O_RDWR | os.O_CREAT)
+os.ftruncate(data, 1 << 20)
+mapped = mmap.mmap(data, 1 << 20)
+mapped[5000:6000] = bytes([1]) * 1000
+mapped.flush()
+address = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+assert library.msync(ctypes.c_void_p(address), ctypes.c_size_t(4096), 1) == 0  # MS_ASYNC
+os.pwrite(data, bytes(50000), 0)
+plain = ctypes.c_int64(0), ctypes.c_int64(50000)
+assert library.sync_file_range(data, *plain, 2) == 0  # only begins to write
+assert library.sync_file_range(data, *plain, 7) == 0
+assert library.syncfs(data) == 0 and library.syncfs(folder) == 0
+assert library.syncfs(77) == -1 and ctypes.get_errno() == 9
+"""
+    job, exit_code = recorded(python(code, tmp_path), tmp_path)
+    assert exit_code == 0
+    syncs = job.steps.take(job.steps.op == Op.SYNC)
+    paths = [job.files[number].path for number in syncs.file.tolist()]
+    assert paths == 3 * [f"{tmp_path}/data"] + [str(tmp_path)]
+    assert (syncs.end_ns - syncs.start_ns).min() > 0
+    assert not any("sync was called" in note for note in job.notes)
+    job, exit_code = recorded(python("import os; os.sync()"), tmp_path)
+    assert exit_code == 0 and any("sync was called" in note for note in job.notes)
+
+
 def test_killed_in_the_middle(data: Path, tmp_path: Path) -> None:
     code = """
 import os, signal, sys

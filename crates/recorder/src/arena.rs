@@ -46,6 +46,8 @@ pub enum Fact {
     Pages = 256,
     /// Calls of `fallocate` that punch holes, zero ranges or move data.
     Holes = 512,
+    /// Calls of `sync`, which is of no file.
+    Syncs = 1024,
 }
 
 /// The first part of the file.

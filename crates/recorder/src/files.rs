@@ -4,6 +4,7 @@ use core::ffi::CStr;
 
 use libc::{c_char, c_int, c_uint};
 
+use crate::arena::{self, Fact};
 use crate::descriptors::{self, known_file_of};
 use crate::kernel;
 use crate::names;
@@ -323,4 +324,38 @@ macro_rules! syncs {
 syncs! {
     "fsync" fsync;
     "fdatasync" fdatasync;
+    "syncfs" syncfs;
+}
+
+/// Record the calls that wait until the range is written.
+///
+/// # Safety
+/// Same contract as the C library function that it replaces.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn sync_file_range(
+    fd: c_int,
+    offset: libc::off64_t,
+    length: libc::off64_t,
+    flags: c_uint,
+) -> c_int {
+    type Kind = unsafe extern "C-unwind" fn(c_int, libc::off64_t, libc::off64_t, c_uint) -> c_int;
+    let real = real!("sync_file_range" as Kind);
+    let waits = flags & libc::SYNC_FILE_RANGE_WAIT_AFTER != 0;
+    let file = if waits && process::active() { descriptors::file_of(fd) } else { None };
+    let Some(file) = file else { return real(fd, offset, length, flags) };
+    let begun = begin();
+    let done = real(fd, offset, length, flags);
+    end(begun, Op::Sync, Call { file, failed: done < 0, ..Call::default() });
+    done
+}
+
+/// # Safety
+/// Same contract as the C library function that it replaces.
+#[no_mangle]
+pub unsafe extern "C" fn sync() {
+    let real = real!("sync" as unsafe extern "C" fn());
+    if process::active() {
+        arena::note(Fact::Syncs);
+    }
+    real();
 }

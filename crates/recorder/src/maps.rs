@@ -240,3 +240,28 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, length: size_t) -> c_int {
     }
     real(at, length)
 }
+
+/// Return the file that is mapped at an address.
+fn mapped_at(address: usize) -> Option<u32> {
+    let holds = |map: &&Map| {
+        let at = map.at.load(Ordering::Acquire);
+        at != 0 && (at..at + map.length.load(Ordering::Relaxed) as usize).contains(&address)
+    };
+    MAPS.iter().find(holds).map(|map| map.file.load(Ordering::Relaxed)).filter(|&file| file != 0)
+}
+
+/// Record the calls that wait until the pages are written.
+///
+/// # Safety
+/// Same contract as the C library function that it replaces.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn msync(at: *mut c_void, length: size_t, flags: c_int) -> c_int {
+    let real = real!("msync" as unsafe extern "C-unwind" fn(*mut c_void, size_t, c_int) -> c_int);
+    let waits = flags & libc::MS_SYNC != 0 && process::active();
+    let file = if waits { mapped_at(at as usize) } else { None };
+    let Some(file) = file else { return real(at, length, flags) };
+    let begun = begin();
+    let done = real(at, length, flags);
+    end(begun, Op::Sync, Call { file, failed: done < 0, ..Call::default() });
+    done
+}

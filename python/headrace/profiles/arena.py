@@ -67,6 +67,7 @@ class Fact(IntFlag):
     MAPS = 128
     PAGES = 256
     HOLES = 512
+    SYNCS = 1024
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ _NOTES = {
         "holes were made in files, or data moved within them (fallocate): that is not in the "
         "profile"
     ),
+    Fact.SYNCS: "sync was called, for all file systems: its time is in the profile as a wait",
 }
 
 

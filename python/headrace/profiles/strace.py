@@ -234,7 +234,9 @@ class _Reader:
         if name == "close":
             process.open.pop(_descriptor(arguments), None)
             return Op.CLOSE, held.file, 0, 0
-        if name in ("fsync", "fdatasync"):
+        if name in ("fsync", "fdatasync", "syncfs") or (
+            name == "sync_file_range" and "SYNC_FILE_RANGE_WAIT_AFTER" in arguments
+        ):
             return Op.SYNC, held.file, 0, 0
         if name in ("dup", "dup2", "dup3") or (name == "fcntl" and "F_DUPFD" in arguments):
             process.open[result] = held
