@@ -174,5 +174,9 @@ def test_recorded_watches_are_judged(tmp_path: Path) -> None:
             process.kill()
     found = headrace.gate(tmp_path / "busy", tmp_path / "base", metric="efficiency", tolerance=0.9)
     assert {cell.difference.metric for cell in found.cells} == {"efficiency"}
-    assert [cell.difference.workload for cell in found.cells] == ["watched"]
-    assert found.exit_code == ExitCode.OK
+    (cell,) = found.cells
+    assert cell.difference.workload == "watched"
+    # Other programs may leave a window hardly any CPU time: then it is not said to be unchanged.
+    undecided = cell.verdict == "undecided"
+    assert undecided or cell.verdict in ("unchanged", "better")
+    assert found.exit_code == (ExitCode.INVALID_TRIALS if undecided else ExitCode.OK)
