@@ -51,8 +51,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(folder)
     # Java as users have it, with both of its compilers (tests/conftest.py has one).
     monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
-    # How well ROOT compiles its few lines is all the same here, and takes a quarter of its time.
-    monkeypatch.setenv("EXTRA_CLING_ARGS", "-O0")
     # Threads of a library for matrices, which spin when it is loaded, are no workers.
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     return folder
