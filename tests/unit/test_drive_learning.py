@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import math
 import random
 import tomllib
 from collections.abc import Callable
@@ -35,7 +36,14 @@ from headrace.drives.learning.buffering import learn_hits, learn_segments
 from headrace.drives.learning.device import UNIT, RequestTimes
 from headrace.drives.learning.drive_file import write_learnt
 from headrace.drives.learning.flash import learn_flash, loads_of
-from headrace.drives.learning.flash_fit import FlashFit, FlashLayout, as_good, missed, table_of
+from headrace.drives.learning.flash_fit import (
+    FlashFit,
+    FlashLayout,
+    as_good,
+    best_fit,
+    missed,
+    table_of,
+)
 from headrace.drives.learning.queueing import learn_reordering, with_queue
 from headrace.drives.learning.traffic import DiskSums, others_in, parse_stat
 from headrace.errors import RefusedError, StudyError
@@ -241,6 +249,17 @@ def test_loads_that_were_slowed_are_told_from_those_that_the_model_meets(
     found = missed(device, fit, measured)
     assert {loads[1], loads[9]} <= set(found)
     assert len(found) < len(loads) / 3  # a few are short, and their p99 by chance another
+
+
+@pytest.mark.slow
+def test_channels_that_limit_reads_are_found() -> None:
+    """Two channels of two dies each: not one step from four channels of one."""
+    device = four_dies(channel_bytes_per_s=10e6)
+    measured = {load: run_load(device, load, limit_s=0.6) for load in loads_of(32)}
+    best = best_fit(device, measured, silent)
+    assert best.layout.channels == 2
+    assert best.error < 0.03
+    assert math.exp(best.logs[3]) == pytest.approx(10e6, rel=0.05)
 
 
 @pytest.mark.heavy  # 20 s of CPU time

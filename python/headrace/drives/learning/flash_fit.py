@@ -114,6 +114,17 @@ def _starts(measured: Measured) -> list[Values]:
     ]
 
 
+def _limited_by_channels(measured: Measured, layout: FlashLayout) -> Values:
+    """Return values to begin with where all channels together have the greatest rate, and nothing
+    else limits the drive: neither the controller's reads per second nor the link."""
+    one_s = measured[ScriptLoad(UNIT, 1)].p50_s
+    rate = max(result.iops * load.sectors * 512 for load, result in measured.items())
+    iops = max(result.iops for result in measured.values())
+    by_channel = rate / layout.channels
+    read_s = max(0.8 * one_s - UNIT * 512 / by_channel, 0.1 * one_s)
+    return np.log([0.2 * one_s * 1e6, 10 * iops, read_s * 1e6, by_channel, 10 * rate])
+
+
 def misfits(device: LearntDevice, layout: FlashLayout, logs: Values, measured: Measured) -> Values:
     """Return logarithms of what the model takes for the loads over what was measured, weighted."""
     table = table_of(device, layout, logs)
@@ -205,7 +216,7 @@ def best_fit(
         found = [
             _fit(device, each, start, measured, 5)
             for each in near
-            for start in (best.logs, starts[2])
+            for start in (best.logs, starts[2], _limited_by_channels(measured, each))
         ]
         if not found or min(each.error for each in found) > BETTER * best.error:
             break
@@ -251,9 +262,7 @@ def _alternatives(layout: FlashLayout) -> dict[str, list[list[tuple[int, FlashLa
             for each in DIES_PER_CHANNEL
         ],
         "channels": [
-            (each, FlashLayout(dies, each, page))
-            for each in range(1, max(CHANNELS) + 1)
-            if dies % each == 0
+            (each, FlashLayout(dies, each, page)) for each in _divisors(dies)
         ],
         "page": [(each, FlashLayout(dies, channels, each)) for each in PAGE_UNITS],
     }
@@ -269,18 +278,25 @@ def _alternatives(layout: FlashLayout) -> dict[str, list[list[tuple[int, FlashLa
 
 def _neighbours(layout: FlashLayout) -> list[FlashLayout]:
     """Return layouts with one step more or less of channels, dies of a channel, or units of a page,
-    and those with other channels and about as many dies."""
+    and those with other channels and as many dies, or about as many."""
     found: list[FlashLayout] = []
     deep = layout.dies // layout.channels
     for channels in _beside(CHANNELS, layout.channels):
         found.append(FlashLayout(channels * deep, channels, layout.page_units))
         about = max(round(layout.dies / channels), 1)
         found.append(FlashLayout(channels * about, channels, layout.page_units))
+    for channels in _beside(_divisors(layout.dies), layout.channels):
+        found.append(FlashLayout(layout.dies, channels, layout.page_units))
     for each in _beside(DIES_PER_CHANNEL, deep):
         found.append(FlashLayout(each * layout.channels, layout.channels, layout.page_units))
     for units in _beside(PAGE_UNITS, layout.page_units):
         found.append(FlashLayout(layout.dies, layout.channels, units))
     return list(dict.fromkeys(found))
+
+
+def _divisors(dies: int) -> tuple[int, ...]:
+    """Return the numbers of channels over which so many dies divide evenly."""
+    return tuple(each for each in range(1, max(CHANNELS) + 1) if dies % each == 0)
 
 
 def _beside(steps: tuple[int, ...], value: int) -> list[int]:
