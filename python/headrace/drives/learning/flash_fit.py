@@ -261,9 +261,7 @@ def _alternatives(layout: FlashLayout) -> dict[str, list[list[tuple[int, FlashLa
             (each * channels, FlashLayout(each * channels, channels, page))
             for each in DIES_PER_CHANNEL
         ],
-        "channels": [
-            (each, FlashLayout(dies, each, page)) for each in _divisors(dies)
-        ],
+        "channels": [(each, FlashLayout(dies, each, page)) for each in _divisors(dies)],
         "page": [(each, FlashLayout(dies, channels, each)) for each in PAGE_UNITS],
     }
     now = {"dies": dies, "channels": channels, "page": page}
