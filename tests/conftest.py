@@ -52,8 +52,8 @@ def pytest_configure() -> None:
     # Servers in Java live for seconds here: half their CPU time would go into optimising code that
     # ends soon. The user's own value is kept.
     os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
-    # How well ROOT compiles a few lines that read small files takes a fifth of such a test's time.
-    # `test_own_files_study.py` has it as users have.
+    # ROOT compiles the code that reads a file, and optimising it takes a fifth of such a test's
+    # time. `test_own_files_study.py` reads once as users do, with optimisation.
     os.environ.setdefault("EXTRA_CLING_ARGS", "-O0")
     # As in `headrace` itself: an eighth of the tests' own CPU time was spent looking for cycles.
     gc.set_threshold(50_000, 20, 100)

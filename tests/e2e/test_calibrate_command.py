@@ -45,14 +45,17 @@ def test_a_site_is_learnt_from_real_jobs(workspace: Workspace) -> None:
     study = workspace.study(STUDY.replace("TARGETS", json.dumps(targets)))
     arguments = ("calibrate", study, "--results", "my records", "--out", "my site.toml", "--json")
     ended = workspace.run(*arguments)
-    # 5: on a machine with other work to do cells differ by more than the limit, or are invalid.
-    assert ended.returncode in (0, int(ExitCode.INVALID_TRIALS)), ended.stderr
-    found = json.loads(ended.stdout)
-    learnt = {each["target"] for each in found["cells"] if each["role"] == "learnt"}
-    # A busy machine may leave one of them no valid trial: never both, and not unsaid.
-    lost = {each["target"] for each in found["not_measured"]}
-    assert learnt and learnt | lost == set(targets)
-    assert not lost or ended.returncode == int(ExitCode.INVALID_TRIALS)
+    for attempt in range(4):
+        # 5: on a machine with other work to do cells differ by more than the limit, or are invalid.
+        assert ended.returncode in (0, int(ExitCode.INVALID_TRIALS)), ended.stderr
+        found = json.loads(ended.stdout)
+        if not found["not_measured"] or attempt == 3:
+            break
+        assert ended.returncode == int(ExitCode.INVALID_TRIALS)
+        workspace.run("resume", "my records", "--retry-invalid")
+        ended = workspace.run(*arguments)
+    roles = {(each["target"], each["role"]) for each in found["cells"]}
+    assert roles >= {(target, "learnt") for target in targets}
     scan = next(each for each in found["parameters"]["learnt"] if each["name"] == "cpu.scan")
     assert 0.05 < scan["low"] <= scan["value"] <= scan["high"] < 20
     for each in found["cells"]:
@@ -90,3 +93,17 @@ def test_records_without_a_valid_trial_name_the_way_on(workspace: Workspace) -> 
     ended = workspace.run(*arguments)
     assert ended.returncode == int(ExitCode.RUN_FAILED)
     assert "headrace resume rehearsal --retry-invalid" in " ".join(ended.stderr.split())
+
+
+def test_a_cell_without_a_valid_trial_is_named(workspace: Workspace) -> None:
+    study = workspace.study(STUDY.replace("TARGETS", '["ssd"]'))
+    workspace.study(TRUTH, "truth.toml")
+    arguments = ("calibrate", study, "--rehearse", "truth.toml", "--results", "rehearsal", "--json")
+    ended = workspace.run(*arguments)
+    assert ended.returncode == 0 and json.loads(ended.stdout)["not_measured"] == []
+    for file in (workspace.place / "rehearsal").glob("trials/*/trial.json"):
+        record = json.loads(file.read_text())
+        record["validity"]["valid"] = record["levels"]["slots"] != 2
+        file.write_text(json.dumps(record))
+    (lost,) = json.loads(workspace.run(*arguments).stdout)["not_measured"]
+    assert (lost["target"], lost["workload"], lost["levels"]["slots"]) == ("ssd", "scan", 2)

@@ -51,7 +51,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(folder)
     # Java as users have it, with both of its compilers (tests/conftest.py has one).
     monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
-    # Threads of a library for matrices, which spin when it is loaded, are no workers.
+    # OpenBLAS starts threads when it is loaded. They spin, and do nothing for these programs.
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     return folder
 

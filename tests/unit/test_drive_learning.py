@@ -38,12 +38,12 @@ from headrace.drives.learning.drive_file import write_learnt
 from headrace.drives.learning.flash import learn_flash, loads_of
 from headrace.drives.learning.flash_fit import (
     FlashFit,
-    FlashLayout,
     as_good,
     best_fit,
     missed,
     table_of,
 )
+from headrace.drives.learning.flash_layouts import FlashLayout
 from headrace.drives.learning.queueing import learn_reordering, with_queue
 from headrace.drives.learning.traffic import DiskSums, others_in, parse_stat
 from headrace.errors import RefusedError, StudyError

@@ -15,6 +15,7 @@ import headrace
 from headrace.analysis.gate import Gate, as_json
 from headrace.cli.gate import gate as command
 from headrace.errors import ExitCode, NotJudgedError, RefusedError, UsageError
+from headrace.library.shown import ShownGate
 from headrace.report.gate import headline
 from headrace.watching import Watcher
 from headrace.watching.finders.pid import PidFinder
@@ -163,20 +164,25 @@ def test_the_command_prints_80_columns_and_ends_with_the_code(
     command(base, base)  # exit code 0
 
 
-def test_recorded_watches_are_judged(tmp_path: Path) -> None:
-    """The windows of a watch are the repeats of one cell."""
+def judged_watches(folder: Path) -> ShownGate:
     for name in ("base", "busy"):
         with subprocess.Popen(["bash", "-c", "while :; do :; done"]) as process:
             job = PidFinder([str(process.pid)])
-            with Watcher(job) as watcher, Recorder(tmp_path / name, 0.2) as recorder:
+            with Watcher(job) as watcher, Recorder(folder / name, 0.2) as recorder:
                 for _ in range(6):
                     recorder.add(watcher.watch(0.1))
             process.kill()
-    found = headrace.gate(tmp_path / "busy", tmp_path / "base", metric="efficiency", tolerance=0.9)
-    assert {cell.difference.metric for cell in found.cells} == {"efficiency"}
-    (cell,) = found.cells
-    assert cell.difference.workload == "watched"
-    # Other programs may leave a window hardly any CPU time: then it is not said to be unchanged.
-    undecided = cell.verdict == "undecided"
-    assert undecided or cell.verdict in ("unchanged", "better")
-    assert found.exit_code == (ExitCode.INVALID_TRIALS if undecided else ExitCode.OK)
+    return headrace.gate(folder / "busy", folder / "base", metric="efficiency", tolerance=0.9)
+
+
+def test_recorded_watches_are_judged(tmp_path: Path) -> None:
+    """The windows of a watch are the repeats of one cell."""
+    for number in range(10):
+        found = judged_watches(tmp_path / str(number))
+        (cell,) = found.cells
+        assert cell.difference.metric == "efficiency" and cell.difference.workload == "watched"
+        if cell.verdict != "undecided":
+            break
+        # Other programs have left a window hardly any CPU time: once more.
+        assert found.exit_code == ExitCode.INVALID_TRIALS
+    assert found.exit_code == ExitCode.OK

@@ -36,7 +36,7 @@ def by_coffea() -> None:
 
     run = processor.Runner(
         executor=processor.FuturesExecutor(workers=2, status=False),
-        # Without workers of its own, which would only be started once more.
+        # In this process: to start workers for it as well takes a second, and tests nothing more.
         pre_executor=processor.IterativeExecutor(status=False),
         schema=BaseSchema,
         chunksize=1000,

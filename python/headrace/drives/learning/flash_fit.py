@@ -11,6 +11,13 @@ import numpy.typing as npt
 from scipy.optimize import least_squares
 
 from headrace.drives.learning.device import UNIT, LearntDevice, Say
+from headrace.drives.learning.flash_layouts import (
+    DIES,
+    PAGE_UNITS,
+    FlashLayout,
+    alternatives,
+    neighbours,
+)
 from headrace.drives.learning.loads import LoadResult, ScriptLoad, modelled_loads
 from headrace.scenario import Table
 
@@ -22,13 +29,9 @@ LARGE = 32
 MODEL_LARGE_REQUESTS = 300
 MODEL_CAPACITY_BYTES = 256 << 20
 """Of the model that is fitted, which is built thousands of times; reads see all dies of it."""
-DIES = (1, 2, 4, 8, 16, 32, 64, 128)
-CHANNELS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
-DIES_PER_CHANNEL = (1, 2, 3, 4, 6, 8, 12, 16)
 ROUNDS = 4
 BETTER = 0.97
 """Error of a layout, divided by that of the best one, below which it is better."""
-PAGE_UNITS = (1, 2, 4, 8, 16)
 AS_GOOD = 1.92
 """Difference of logarithms of likelihoods that is significant at 95 % for one number: half of the
 quantile of chi squared with one degree of freedom, 3.84 (Wilks' theorem)."""
@@ -39,15 +42,6 @@ WELL_MET = 0.03
 idle machine."""
 
 Values = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class FlashLayout:
-    """What of the flash is a whole number."""
-
-    dies: int
-    channels: int
-    page_units: int
 
 
 @dataclass(frozen=True)
@@ -211,7 +205,7 @@ def best_fit(
     tried = {best.layout}
     for _ in range(ROUNDS):
         say(f"the model is fitted with layouts near {best.layout.channels} channels")
-        near = [each for each in _neighbours(best.layout) if each not in tried]
+        near = [each for each in neighbours(best.layout) if each not in tried]
         tried |= set(near)
         found = [
             _fit(device, each, start, measured, 5)
@@ -233,7 +227,7 @@ def as_good(device: LearntDevice, best: FlashFit, measured: Measured) -> dict[st
     misfit_count = len(misfits(device, best.layout, best.logs, measured))
     most = max(best.error, 0.01) * math.exp(AS_GOOD / misfit_count)
     found: dict[str, list[int]] = {}
-    for name, outwards in _alternatives(best.layout).items():
+    for name, outwards in alternatives(best.layout).items():
         for layouts in outwards:
             for number, layout in layouts[:FARTHEST]:
                 if not _meets(device, layout, best.logs, measured, most):
@@ -251,56 +245,6 @@ def _meets(
         float(np.sqrt(np.mean(left * left))) <= most
         or _fit(device, layout, logs, measured, 8).error <= most
     )
-
-
-def _alternatives(layout: FlashLayout) -> dict[str, list[list[tuple[int, FlashLayout]]]]:
-    """Return layouts that differ in one number, the nearest first: smaller ones and larger ones."""
-    dies, channels, page = layout.dies, layout.channels, layout.page_units
-    by_name: dict[str, list[tuple[int, FlashLayout]]] = {
-        "dies": [
-            (each * channels, FlashLayout(each * channels, channels, page))
-            for each in DIES_PER_CHANNEL
-        ],
-        "channels": [(each, FlashLayout(dies, each, page)) for each in _divisors(dies)],
-        "page": [(each, FlashLayout(dies, channels, each)) for each in PAGE_UNITS],
-    }
-    now = {"dies": dies, "channels": channels, "page": page}
-    return {
-        name: [
-            [each for each in reversed(steps) if each[0] < now[name]],
-            [each for each in steps if each[0] > now[name]],
-        ]
-        for name, steps in by_name.items()
-    }
-
-
-def _neighbours(layout: FlashLayout) -> list[FlashLayout]:
-    """Return layouts with one step more or less of channels, dies of a channel, or units of a page,
-    and those with other channels and as many dies, or about as many."""
-    found: list[FlashLayout] = []
-    deep = layout.dies // layout.channels
-    for channels in _beside(CHANNELS, layout.channels):
-        found.append(FlashLayout(channels * deep, channels, layout.page_units))
-        about = max(round(layout.dies / channels), 1)
-        found.append(FlashLayout(channels * about, channels, layout.page_units))
-    for channels in _beside(_divisors(layout.dies), layout.channels):
-        found.append(FlashLayout(layout.dies, channels, layout.page_units))
-    for each in _beside(DIES_PER_CHANNEL, deep):
-        found.append(FlashLayout(each * layout.channels, layout.channels, layout.page_units))
-    for units in _beside(PAGE_UNITS, layout.page_units):
-        found.append(FlashLayout(layout.dies, layout.channels, units))
-    return list(dict.fromkeys(found))
-
-
-def _divisors(dies: int) -> tuple[int, ...]:
-    """Return the numbers of channels over which so many dies divide evenly."""
-    return tuple(each for each in range(1, max(CHANNELS) + 1) if dies % each == 0)
-
-
-def _beside(steps: tuple[int, ...], value: int) -> list[int]:
-    """Return the next smaller and the next larger step."""
-    low, high = [each for each in steps if each < value], [each for each in steps if each > value]
-    return [*low[-1:], *high[:1]]
 
 
 def _page_units(measured: Measured) -> int:

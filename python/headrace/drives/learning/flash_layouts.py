@@ -1,0 +1,69 @@
+"""Layouts of the flash of an SSD: whole numbers, of which a fit tries one beside another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DIES = (1, 2, 4, 8, 16, 32, 64, 128)
+CHANNELS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
+DIES_PER_CHANNEL = (1, 2, 3, 4, 6, 8, 12, 16)
+PAGE_UNITS = (1, 2, 4, 8, 16)
+
+
+@dataclass(frozen=True)
+class FlashLayout:
+    """What of the flash is a whole number."""
+
+    dies: int
+    channels: int
+    page_units: int
+
+
+def neighbours(layout: FlashLayout) -> list[FlashLayout]:
+    """Return layouts with one step more or less of channels, dies of a channel, or units of a page,
+    and those with other channels and as many dies, or about as many."""
+    found: list[FlashLayout] = []
+    deep = layout.dies // layout.channels
+    for channels in _beside(CHANNELS, layout.channels):
+        found.append(FlashLayout(channels * deep, channels, layout.page_units))
+        about = max(round(layout.dies / channels), 1)
+        found.append(FlashLayout(channels * about, channels, layout.page_units))
+    for channels in _beside(_divisors(layout.dies), layout.channels):
+        found.append(FlashLayout(layout.dies, channels, layout.page_units))
+    for each in _beside(DIES_PER_CHANNEL, deep):
+        found.append(FlashLayout(each * layout.channels, layout.channels, layout.page_units))
+    for units in _beside(PAGE_UNITS, layout.page_units):
+        found.append(FlashLayout(layout.dies, layout.channels, units))
+    return list(dict.fromkeys(found))
+
+
+def _divisors(dies: int) -> tuple[int, ...]:
+    """Return the numbers of channels over which so many dies divide evenly."""
+    return tuple(each for each in range(1, max(CHANNELS) + 1) if dies % each == 0)
+
+
+def _beside(steps: tuple[int, ...], value: int) -> list[int]:
+    """Return the next smaller and the next larger step."""
+    low, high = [each for each in steps if each < value], [each for each in steps if each > value]
+    return [*low[-1:], *high[:1]]
+
+
+def alternatives(layout: FlashLayout) -> dict[str, list[list[tuple[int, FlashLayout]]]]:
+    """Return layouts that differ in one number, the nearest first: smaller ones and larger ones."""
+    dies, channels, page = layout.dies, layout.channels, layout.page_units
+    by_name: dict[str, list[tuple[int, FlashLayout]]] = {
+        "dies": [
+            (each * channels, FlashLayout(each * channels, channels, page))
+            for each in DIES_PER_CHANNEL
+        ],
+        "channels": [(each, FlashLayout(dies, each, page)) for each in _divisors(dies)],
+        "page": [(each, FlashLayout(dies, channels, each)) for each in PAGE_UNITS],
+    }
+    now = {"dies": dies, "channels": channels, "page": page}
+    return {
+        name: [
+            [each for each in reversed(steps) if each[0] < now[name]],
+            [each for each in steps if each[0] > now[name]],
+        ]
+        for name, steps in by_name.items()
+    }
