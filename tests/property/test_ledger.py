@@ -29,6 +29,7 @@ SECONDS = st.floats(0, 1000)
     reads=SECONDS,
     network=st.booleans(),
     counted=st.booleans(),
+    others_wait=st.booleans(),
 )
 def test_shares_add_up_to_the_wall_time(
     wall: float,
@@ -38,8 +39,18 @@ def test_shares_add_up_to_the_wall_time(
     reads: float,
     network: bool,
     counted: bool,
+    others_wait: bool,
 ) -> None:
-    shares = share_out(wall, cpu, runnable, block, reads, network=network, block_counted=counted)
+    shares = share_out(
+        wall,
+        cpu,
+        runnable,
+        block,
+        reads,
+        network=network,
+        block_counted=counted,
+        others_wait=others_wait,
+    )
     parts = (
         shares.on_cpu_s,
         shares.wait_cpu_s,
@@ -133,6 +144,17 @@ SEEN = [
     ("Z", b"", 500.0),
 ]
 """Times in ns of one thread in samples that stand for 1000 ns."""
+
+
+def test_waits_of_threads_that_read_ahead_delay_no_work() -> None:
+    of_any = share_out(10, 9, 0.5, 5, 0, network=False, block_counted=True)
+    assert of_any.wait_block_s == pytest.approx(10 * 5 / 14.5)
+    ahead = share_out(10, 9, 0.5, 5, 0, network=False, block_counted=True, others_wait=True)
+    assert ahead.on_cpu_s == 9 and ahead.wait_cpu_s == 0.5
+    assert ahead.wait_block_s == pytest.approx(0.5)
+    assert ahead.residue_s == of_any.residue_s == pytest.approx(4.5)
+    busy = share_out(10, 12, 0.5, 5, 0, network=False, block_counted=True, others_wait=True)
+    assert busy.wait_block_s == 0 and busy.on_cpu_s + busy.wait_cpu_s == pytest.approx(10)
 
 
 def test_samples_share_out_the_time_asleep() -> None:

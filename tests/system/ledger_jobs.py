@@ -5,6 +5,7 @@ Started as programs, one process each.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import mmap
 import os
@@ -108,6 +109,14 @@ def in_thread(work: object, *arguments: object) -> float:
     return results[0]
 
 
+def hash_and_sleep(cpu_s: float, sleep_s: float) -> None:
+    """Computes without Python's lock until this thread has used so much CPU time, then sleeps."""
+    end = time.thread_time() + cpu_s
+    while time.thread_time() < end:
+        hashlib.pbkdf2_hmac("sha256", b"key", b"salt", 2000)
+    time.sleep(sleep_s)
+
+
 def main() -> None:
     kind, *arguments = sys.argv[1:]
     # Cgroups to work in, of version 1 (throttled) and 2 (pressure), joined before the meter looks
@@ -116,7 +125,11 @@ def main() -> None:
         if group := os.environ.get(variable):
             (Path(group) / "cgroup.procs").write_text(str(os.getpid()))
     given = os.environ.get("TEST_SAMPLED")  # 1: as since Linux 6.12, 0: as before
-    meter = LedgerMeter(network="network" in kind, sampled=given == "1" if given else None)
+    meter = LedgerMeter(
+        network="network" in kind,
+        sampled=given == "1" if given else None,
+        threads=int(os.environ["TEST_THREADS"]) if "TEST_THREADS" in os.environ else None,
+    )
     meter.begin()
     inside, truth = 0.0, 0.0
     match kind:
@@ -137,6 +150,15 @@ def main() -> None:
             truth = json.loads(subprocess.run(program, check=True, stdout=-1).stdout)["truth_s"]
         case "scattered-thread":
             inside = in_thread(read_scattered, arguments[0], int(arguments[1]), int(arguments[2]))
+        case "threads":
+            both = [
+                threading.Thread(target=hash_and_sleep, args=[float(each) for each in arguments])
+                for _ in range(2)
+            ]
+            for thread in both:
+                thread.start()
+            for thread in both:
+                thread.join()
         case "children":
             # A grandchild each: the shell does not replace itself, as it has something to do
             # afterwards.

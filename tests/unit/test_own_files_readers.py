@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,28 @@ def test_a_skim_writes_what_it_keeps(
             assert ak.to_list(kept[name].array()) == ak.to_list(expected), column
         assert str(kept.classname).endswith("RNTuple") == bool(which)
     assert output.bytes_written == written.stat().st_size
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_two_threads_read_and_write_as_much_as_one(
+    which: int, by_root: tuple[Path, Path], tmp_path: Path
+) -> None:
+    file = by_root[which]
+    options = {"variable": "v", "columns": "*", "low": -0.5, "high": 1999.5}
+    scans = [
+        run(workload_of("scan", file, reader="rdataframe", threads=threads, **options), file, place)
+        for threads, place in ((1, tmp_path / "one"), (2, tmp_path / "two"))
+    ]
+    assert scans[0].results == scans[1].results
+    assert scans[0].bytes_uncompressed == scans[1].bytes_uncompressed > 0
+    skim = workload_of("skim", file, keep=0.25, fraction=1.0, reader="rdataframe", threads=2)
+    output = run(skim, file, tmp_path / "skim")
+    assert output.events == 1000
+    assert output.results["events_kept"] == 250
+    [written] = (tmp_path / "skim").glob("*.root")
+    kept = Counter(map(str, ak.to_list(uproot.open({str(written): "Events"})["v"].array())))
+    read = Counter(map(str, ak.to_list(uproot.open({str(file): "data"})["v"].array())))
+    assert kept.total() == 250 and kept <= read
 
 
 @pytest.mark.parametrize("compression", [0, 404, 505])

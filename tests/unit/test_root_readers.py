@@ -50,7 +50,7 @@ def workload_of(kind: str, format_: str, reader: str, **fields: Any) -> tuple[Wo
 def run(
     workload: Workload, files: list[Path], scratch: Path, packets: list[Packet] | None = None
 ) -> JobOutput:
-    scratch.mkdir(exist_ok=True)
+    scratch.mkdir(exist_ok=True, parents=True)
     names = tuple(str(file) for file in files)
 
     def pulled() -> Iterator[Packet]:
@@ -178,3 +178,46 @@ def test_a_damaged_basket_is_one_clear_message(
 def test_a_skim_in_an_event_loop_is_said_to_be_missing() -> None:
     workload, _ = workload_of("skim", "ttree", "event-loop")
     assert workload.check()[0].fatal
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_two_threads_of_one_job_do_what_one_does(
+    format_: str, tmp_path: Path, data_sets: Path
+) -> None:
+    for kind, fields in (
+        ("analysis", {}),
+        ("scan", {"variable": "Jet_pt", "bins": 50, "low": 0, "high": 150}),
+    ):
+        alone, dataset = workload_of(kind, format_, "rdataframe", **fields)
+        shared, _ = workload_of(kind, format_, "rdataframe", threads=2, **fields)
+        files = materialise(dataset, data_sets)
+        shared.warm()
+        one, two = run(alone, files, tmp_path / "s"), run(shared, files, tmp_path / "s")
+        assert two.events == one.events == 3000
+        assert two.bytes_uncompressed == one.bytes_uncompressed
+        histograms = one.results.pop("histograms", None), two.results.pop("histograms", None)
+        assert histograms[0] == histograms[1]
+        assert two.results == one.results
+    skims = [
+        workload_of("skim", format_, "rdataframe", fraction=1.0, threads=threads)[0]
+        for threads in (1, 2)
+    ]
+    kept = [run(skim, files[:1], tmp_path / skim.name / str(n)) for n, skim in enumerate(skims)]
+    assert kept[0].results == kept[1].results and kept[0].results["events_kept"] > 100
+    events = [
+        sorted(uproot.open(path)["Events"]["event"].array().tolist())
+        for n in (0, 1)
+        for path in (tmp_path / "mine" / str(n)).iterdir()
+    ]
+    assert events[0] == events[1]
+
+
+def test_more_threads_than_cpus_are_refused_by_the_job(tmp_path: Path, data_sets: Path) -> None:
+    """On another node nothing refuses them before."""
+    cpus = len(os.sched_getaffinity(0))
+    workload, dataset = workload_of("scan", "ttree", "rdataframe", threads=cpus + 1)
+    files = materialise(dataset, data_sets)
+    with pytest.raises(HeadraceError, match=f"shares a job among {cpus} threads here"):
+        run(workload, files, tmp_path / "s")
+    alone, _ = workload_of("scan", "ttree", "rdataframe")
+    assert run(alone, files, tmp_path / "s").events == 3000

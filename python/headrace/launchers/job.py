@@ -64,7 +64,7 @@ def serve(channel: Channel) -> int:
         return 1
     process = workload.measured_process
     if process is None:
-        meter = LedgerMeter(network=spec.network)
+        meter = LedgerMeter(network=spec.network, threads=workload.threads)
     else:
         meter = FamilyMeter(process, network=spec.network)
     channel.send(("ready", offered))

@@ -33,7 +33,8 @@ import resource
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from operator import attrgetter
+from typing import Any, Literal
 
 from headrace.system.accounting import (
     IoCounts,
@@ -64,8 +65,8 @@ class Shares:
     wait_network_s: float
     other_s: float
     residue_s: float
-    """Time counted beyond the wall time (several threads at once), which was cut off
-    proportionally."""
+    """Time counted beyond the wall time (several threads at once), which was cut off: of the waits
+    where threads only read ahead, else proportionally."""
 
 
 @dataclass(frozen=True)
@@ -153,21 +154,26 @@ def share_out(
     *,
     network: bool,
     block_counted: bool,
+    others_wait: bool = False,
 ) -> Shares:
-    """Return the ledger from the counts; pure. All in seconds, summed over threads.
+    """Return the ledger from the counts; pure. All in seconds, of all threads that work together.
 
     `read_wait_s` is wall time inside the workload's read calls. `block_counted`: the kernel counted
     `wait_block_s` completely. If not, the time in read calls replaces it, limited to the time the
     job slept. If so, read calls add only the part that exceeds CPU time and run-queue delay.
+    `others_wait`: what waits longer than the job slept are threads that only read ahead, whose
+    waits delay no work.
     """
     asleep_s = max(0.0, wall_s - on_cpu_s - wait_cpu_s)
     in_reads_s = min(read_wait_s, asleep_s)
     if block_counted and not network:
         in_reads_s = min(asleep_s, max(0.0, read_wait_s - on_cpu_s - wait_cpu_s))
     waits_s = max(wait_block_s, in_reads_s)
+    residue_s = max(0.0, on_cpu_s + wait_cpu_s + waits_s - wall_s)
+    if others_wait:
+        waits_s = min(waits_s, asleep_s)
     counted_s = on_cpu_s + wait_cpu_s + waits_s
-    residue_s = max(0.0, counted_s - wall_s)
-    scale = wall_s / counted_s if residue_s > 0 else 1.0
+    scale = wall_s / counted_s if counted_s > wall_s else 1.0
     return Shares(
         on_cpu_s=on_cpu_s * scale,
         wait_cpu_s=wait_cpu_s * scale,
@@ -202,10 +208,17 @@ class LedgerMeter:
     (see above).
     """
 
-    def __init__(self, *, network: bool, sampled: bool | None = None) -> None:
+    def __init__(
+        self, *, network: bool, sampled: bool | None = None, threads: int | None = None
+    ) -> None:
         """`network`: jobs reach the target over a network, so that I/O waits count as network
-        waits. `sampled`: waits come from samples; by default where the kernel misplaces delays."""
+        waits. `sampled`: waits come from samples; by default where the kernel misplaces delays.
+        `threads`: among which a job shares its work; CPU time and waits are those of their mean,
+        and further threads only read ahead. None: a program of unknown threads.
+        """
         self._network = network
+        self._threads = threads or 1
+        self._others_wait = threads is not None
         self._sampled = delays_misplaced() if sampled is None else sampled
         self._sampling: StateSampling | None = None
         self._delays_counted = delay_accounting()
@@ -261,12 +274,13 @@ class LedgerMeter:
         )
         shares = share_out(
             wall_ns / 1e9,
-            on_cpu_s,
-            spent.wait_cpu_ns / 1e9,
-            waits.block_s,
+            on_cpu_s / self._threads,
+            spent.wait_cpu_ns / 1e9 / self._threads,
+            waits.block_s / self._threads,
             read_wait_s,
             network=self._network,
             block_counted=waits.complete and not asynchronous,
+            others_wait=self._others_wait,
         )
         moved = now.io - start.io
         peaks = [thread.peak_rss_bytes for thread in family]
@@ -274,14 +288,8 @@ class LedgerMeter:
             peaks = [now.children.ru_maxrss * 1024]  # of the largest child in this slot so far
         return LedgerRow(
             wall_s=wall_ns / 1e9,
-            user_s=now.own.ru_utime
-            - start.own.ru_utime
-            + now.children.ru_utime
-            - start.children.ru_utime,
-            system_s=now.own.ru_stime
-            - start.own.ru_stime
-            + now.children.ru_stime
-            - start.children.ru_stime,
+            user_s=_between(start, now, "ru_utime") / self._threads,
+            system_s=_between(start, now, "ru_stime") / self._threads,
             **asdict(shares),
             ledger_source=waits.source_with(complete=complete),
             bytes_served=max(moved.read_bytes, moved.read_chars),
@@ -414,6 +422,12 @@ def ended_descendants(
 
 def _times(delays: TaskDelays) -> Times:
     return Times(delays.run_ns, delays.wait_cpu_ns, delays.wait_block_ns)
+
+
+def _between(start: _Reading, now: _Reading, field: Literal["ru_utime", "ru_stime"]) -> float:
+    """Return a time of the process and its ended children between two readings, s."""
+    of = attrgetter(field)
+    return of(now.own) - of(start.own) + of(now.children) - of(start.children)
 
 
 def _cpu_s(usage: resource.struct_rusage) -> float:

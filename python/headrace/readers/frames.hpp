@@ -81,8 +81,10 @@ struct OwnFrame {
    }
 };
 
-// A step of RDataFrame for one column; with a name, for a copy of it.
-using Step = ROOT::RDF::RNode (*)(ROOT::RDF::RNode, Column &, const std::string &);
+// A step of RDataFrame for the column at an index of all lanes; with a name, for a copy of it.
+using Step = ROOT::RDF::RNode (*)(ROOT::RDF::RNode, Lanes &, std::size_t, const std::string &);
+
+inline const std::string &name_of(const Lanes &lanes, std::size_t index) { return lanes.columns[0]->all[index].name; }
 
 // The compiled steps by the type of the column: `float`, `list of float`.
 struct Steps {
@@ -98,71 +100,71 @@ inline Steps &steps()
 // A step that takes one column. RDataFrame would compile a call for all columns of a file in every
 // job; these calls are compiled before the jobs, one for each type that the files have.
 template <class T>
-ROOT::RDF::RNode taking(ROOT::RDF::RNode node, Column &column, const std::string &)
+ROOT::RDF::RNode taking(ROOT::RDF::RNode node, Lanes &lanes, std::size_t index, const std::string &)
 {
-   auto step = [&column](const T &value) {
-      if (!first_error().empty())
+   auto step = [&lanes, index](unsigned slot, const T &value) {
+      if (has_error())
          throw std::runtime_error(first_error());
-      take(column, value);
+      take(lanes.columns[slot]->all[index], value);
       return true;
    };
-   return node.Filter(step, {column.name});
+   return node.Filter(step, {"rdfslot_", name_of(lanes, index)});
 }
 
 // A step that defines a column with the values of another. Snapshot copies other columns with the
 // classes and counters of their branches, for which ROOT may have no code; it may crash then.
 template <class T>
-ROOT::RDF::RNode copying(ROOT::RDF::RNode node, Column &column, const std::string &name)
+ROOT::RDF::RNode copying(ROOT::RDF::RNode node, Lanes &lanes, std::size_t index, const std::string &name)
 {
    auto copy = [](const T &value) { return value; };
-   return name == column.name ? node.Redefine(name, copy, {column.name}) : node.Define(name, copy, {column.name});
+   const std::string &column = name_of(lanes, index);
+   return name == column ? node.Redefine(name, copy, {column}) : node.Define(name, copy, {column});
 }
 
-inline ROOT::RDF::RNode step_of_type(const std::map<std::string, Step> &compiled, ROOT::RDF::RNode node, Column &column,
-                                     const std::string &type, const std::string &copy = "")
+inline ROOT::RDF::RNode step_of_type(const std::map<std::string, Step> &compiled, ROOT::RDF::RNode node, Lanes &lanes,
+                                     std::size_t index, const std::string &type, const std::string &copy = "")
 {
    const auto found = compiled.find(type);
    if (found == compiled.end())
-      throw std::runtime_error("column " + column.name + " is of a type that is not read here: " + type);
-   return found->second(node, column, copy);
+      throw std::runtime_error("column " + name_of(lanes, index) + " is of a type that is not read here: " + type);
+   return found->second(node, lanes, index, copy);
 }
 
 // The events [first, stop) of the user's own file, every column taken and then worked on.
-inline ROOT::RDF::RNode taking_all(ROOT::RDF::RNode node, Columns &columns, const std::vector<std::string> &types,
-                                   long long first, long long stop, std::size_t offset_bytes, Work &work)
+inline ROOT::RDF::RNode taking_all(ROOT::RDF::RNode node, Lanes &lanes, const std::vector<std::string> &types,
+                                   long long first, long long stop, std::size_t offset_bytes)
 {
    if (first > 0 || stop >= 0)
       node = node.Range(first, stop);
-   for (std::size_t i = 0; i < columns.all.size(); ++i)
-      node = step_of_type(steps().taking, node, columns.all[i], types[i]);
-   return node.Filter([&columns, &work, offset_bytes] {
-      columns.count(offset_bytes);
-      work.event();
+   for (std::size_t i = 0; i < types.size(); ++i)
+      node = step_of_type(steps().taking, node, lanes, i, types[i]);
+   auto work = [&lanes, offset_bytes](unsigned slot) {
+      lanes.event(slot, offset_bytes);
       return true;
-   });
+   };
+   return node.Filter(work, {"rdfslot_"});
 }
 
 // RDataFrame's loop over the user's own files; a negative stop means to the end.
-inline long long loop_frame(OwnFrame &own, Columns &columns, const std::vector<std::string> &types, long long first, long long stop,
-                            std::size_t offset_bytes, Work &work)
+inline long long loop_frame(OwnFrame &own, Lanes &lanes, const std::vector<std::string> &types, long long first, long long stop,
+                            std::size_t offset_bytes)
 {
-   return *taking_all(*own.frame, columns, types, first, stop, offset_bytes, work).Count();
+   return *taking_all(*own.frame, lanes, types, first, stop, offset_bytes).Count();
 }
 
 // The same, and a copy of an evenly spaced share `keep` of the events, with columns of these names.
 // Returns the numbers of events read and kept. The rule is that of `survives` in own_skim.py.
-inline std::pair<long long, long long> skim_frame(OwnFrame &own, Columns &columns, const std::vector<std::string> &types,
+inline std::pair<long long, long long> skim_frame(OwnFrame &own, Lanes &lanes, const std::vector<std::string> &types,
                                                   const std::vector<std::string> &names, long long first, long long stop,
                                                   std::size_t offset_bytes, double keep, const std::string &name,
                                                   const std::string &copy, const ROOT::RDF::RSnapshotOptions &options)
 {
-   Nothing work;
-   auto read = taking_all(*own.frame, columns, types, first, stop, offset_bytes, work);
+   auto read = taking_all(*own.frame, lanes, types, first, stop, offset_bytes);
    ROOT::RDF::RNode kept = read.Filter(
       [keep](ULong64_t event) { return std::floor((event + 1.0) * keep) > std::floor(event * keep); }, {"rdfentry_"});
    auto events = read.Count(), survivors = kept.Count();
    for (std::size_t i = 0; i < names.size(); ++i)
-      kept = step_of_type(steps().copying, kept, columns.all[i], types[i], names[i]);
+      kept = step_of_type(steps().copying, kept, lanes, i, types[i], names[i]);
    kept.Snapshot(name, copy, names, options);
    return {*events, *survivors};
 }

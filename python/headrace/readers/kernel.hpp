@@ -6,11 +6,13 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -343,19 +345,43 @@ struct Search : Work {
 };
 
 // The first error that ROOT has reported since the last reset; ROOT prints errors and continues.
-inline std::string &first_error()
+// Any thread of a job may report one.
+struct KeptError {
+   std::mutex lock;
+   std::string text;
+   std::atomic<bool> any{false};
+};
+
+inline KeptError &kept_error()
 {
-   static std::string text;
-   return text;
+   static KeptError error;
+   return error;
+}
+
+inline bool has_error() { return kept_error().any.load(std::memory_order_relaxed); }
+
+inline std::string first_error()
+{
+   std::lock_guard<std::mutex> guard(kept_error().lock);
+   return kept_error().text;
 }
 
 inline void keep_error(int level, Bool_t, const char *where, const char *message)
 {
-   if (level >= kError && first_error().empty())
-      first_error() = std::string(where) + ": " + message;
+   if (level < kError)
+      return;
+   std::lock_guard<std::mutex> guard(kept_error().lock);
+   if (kept_error().text.empty())
+      kept_error().text = std::string(where) + ": " + message;
+   kept_error().any = true;
 }
 
-inline void forget_error() { first_error().clear(); }
+inline void forget_error()
+{
+   std::lock_guard<std::mutex> guard(kept_error().lock);
+   kept_error().text.clear();
+   kept_error().any = false;
+}
 
 inline void keep_errors() { SetErrorHandler(keep_error); }
 
@@ -438,20 +464,36 @@ void take(Column &column, const ROOT::RVec<T> &values)
    column.count = values.size();
 }
 
-inline Columns *fed_columns = nullptr;
-inline Work *fed_work = nullptr;
+// The columns and the work of each thread of a job: those of RDataFrame's slot n at index n.
+struct Lanes {
+   std::vector<Columns *> columns;
+   std::vector<Work *> works;
+
+   void add(Columns &of, Work &work)
+   {
+      columns.push_back(&of);
+      works.push_back(&work);
+   }
+   void event(unsigned slot, std::size_t offset_bytes)
+   {
+      columns[slot]->count(offset_bytes);
+      works[slot]->event();
+   }
+};
+
+inline Lanes *fed_lanes = nullptr;
 inline std::size_t fed_offset_bytes = 4;
 
 template <class... T>
-bool feed(const T &...values)
+bool feed(unsigned slot, const T &...values)
 {
    // After an error, RDataFrame still calls this, with columns that point to nothing.
-   if (!first_error().empty())
+   if (has_error())
       throw std::runtime_error(first_error());
+   auto &columns = fed_lanes->columns[slot]->all;
    std::size_t index = 0;
-   (take(fed_columns->all[index++], values), ...);
-   fed_columns->count(fed_offset_bytes);
-   fed_work->event();
+   (take(columns[index++], values), ...);
+   fed_lanes->event(slot, fed_offset_bytes);
    return true;
 }
 
@@ -548,7 +590,7 @@ struct OwnTree {
       }
       for (long long entry = first; entry < stop; ++entry) {
          const auto got = tree->GetEntry(entry);
-         if (got < 0 || !first_error().empty())
+         if (got < 0 || has_error())
             throw std::runtime_error("event " + std::to_string(entry) + " cannot be read");
          bytes += got;
          const int count_here = values ? values->GetNdata() : leaf->GetLen();

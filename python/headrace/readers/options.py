@@ -43,7 +43,7 @@ class ReadingOptions(BaseModel):
         ge=1,
         le=1024,
         description="threads of one job that share its clusters, as RDataFrame's with implicit "
-        "multithreading; simulated only",
+        "multithreading; measured: at most the CPUs of a node",
     )
     verify: bool = Field(
         False,
@@ -99,14 +99,6 @@ class ReadingOptions(BaseModel):
 
 def reader_problems(options: ReadingOptions, needed_by: str) -> list[Problem]:
     """Return what this machine lacks for the reader."""
-    if options.threads > 1:
-        return [
-            Problem(
-                what=f"measured jobs of {options.threads} threads",
-                needed_by=needed_by,
-                remedy="headrace simulate, or threads = 1",
-            )
-        ]
     if options.reader != "uproot" and importlib.util.find_spec("ROOT") is None:
         return [
             Problem(

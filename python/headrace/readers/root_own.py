@@ -18,6 +18,7 @@ from headrace.datasets.trees import choose_tree, codec_of, unique_names
 from headrace.errors import HeadraceError
 from headrace.readers.options import ReadingOptions
 from headrace.readers.own_columns import OwnNotes, matching
+from headrace.readers.root_lanes import Lanes, implicit_threads
 from headrace.readers.root_reader import (
     RootTotals,
     counted,
@@ -48,21 +49,29 @@ class Tree:
 
 
 class OwnTrees:
-    """A context manager: the trees of one job's files. Each file is searched once."""
+    """A context manager: the trees of one job's files. Each file is searched once.
+
+    RDataFrame shares its loops among the threads of the options within it: a frame must be made
+    when ROOT has its threads.
+    """
 
     def __init__(self, options: ReadingOptions, totals: RootTotals) -> None:
         assert options.own is not None, "generated data is read"
         self._wanted = options.own.tree
+        self._threads = options.threads
+        self._shared = ExitStack()
         self._totals = totals
         self._found: dict[str, Tree] = {}
         self._frame: tuple[str, Any] | None = None
         self._stack = ExitStack()
 
     def __enter__(self) -> OwnTrees:
+        self._shared.enter_context(implicit_threads(root(), self._threads))
         return self
 
     def __exit__(self, *raised: object) -> None:
         self._close()
+        self._shared.close()
 
     def of(self, file: str) -> Tree:
         """Return the tree of a file. Raises HeadraceError when there is none."""
@@ -102,8 +111,8 @@ class Frame:
 
     own: Any
     """The file, in the kernel's form."""
-    fed: Any
-    """The columns, in the kernel's form."""
+    names: list[str]
+    """The columns, by the names that RDataFrame has for them."""
     types: Any
     """Their types, in the kernel's form."""
     copies: Any
@@ -141,7 +150,7 @@ def frame_of(
     codec, level = codec_of(int(found.compression))
     return Frame(
         found,
-        module.headrace.Columns(strings(names)),
+        names,
         strings(list(types.values())),
         strings(_copies(names, list(types), found)),
         stop,
@@ -187,7 +196,7 @@ def compile_for_own(
 
     def types() -> list[str]:
         assert options.own is not None, "generated data is read"
-        with OwnTrees(options, RootTotals()) as trees:
+        with OwnTrees(options.model_copy(update={"threads": 1}), RootTotals()) as trees:
             first = str(options.own.find()[0].path)
             return [*_types_of(first, trees, wanted, OwnNotes(), variable).values()]
 
@@ -239,7 +248,7 @@ def scan_own_files(
         for span in spans_of(job, part):
             tree = trees.of(span.file)
             if options.reader == "rdataframe":
-                read = _by_frame(span, trees, wanted, histogram, notes, totals)
+                read = _by_frame(span, trees, wanted, histogram, notes, totals, options.threads)
             else:
                 with counted(span.file, tree.is_ntuple, totals) as path:
                     if tree.is_ntuple:
@@ -258,25 +267,26 @@ def _by_frame(
     histogram: Any,
     notes: OwnNotes,
     totals: RootTotals,
+    threads: int,
 ) -> int:
     """Run RDataFrame over a TTree or an RNTuple."""
     module = root()
     tree = trees.of(span.file)
     frame = frame_of(span, trees, wanted, notes, wanted[0])
-    work = module.headrace.Scan(frame.fed, "\0")
-    work.histograms.emplace("histogram", histogram)
+    axes = {"histogram": (len(histogram.counts) - 2, histogram.low, histogram.high)}
+    lanes = Lanes(module, threads, frame.names, lambda fed: module.headrace.Scan(fed, "\0"), axes)
     with counted(span.file, tree.is_ntuple, totals):
         read = module.headrace.loop_frame(
             frame.own,
-            frame.fed,
+            lanes.kernel,
             frame.types,
             span.first_event,
             frame.stop,
             tree.offset_bytes,
-            work,
         )
-    _add(histogram, work.histograms.at("histogram"))
-    totals.bytes_uncompressed += int(frame.fed.bytes)
+    for index, count in enumerate(lanes.histograms()["histogram"]["counts"]):
+        histogram.counts[index] += count
+    totals.bytes_uncompressed += lanes.bytes_uncompressed
     return int(read)
 
 

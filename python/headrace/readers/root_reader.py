@@ -25,6 +25,7 @@ from headrace.datasets.writing.events_file import TREE_NAME
 from headrace.errors import HeadraceError
 from headrace.readers.counted_source import is_url
 from headrace.readers.options import ReadingOptions
+from headrace.readers.root_lanes import Lanes, implicit_threads
 from headrace.readers.spans import Span, spans_of
 from headrace.readers.verification import verify
 
@@ -126,39 +127,30 @@ def run_with_root(
     """
     is_ntuple = options.generated.format == "rntuple"
     module = root_ntuples() if is_ntuple and options.reader == "event-loop" else root()
-    fed = module.headrace.Columns(module.std.vector["std::string"](list(columns)))
-    works: list[Any] = [module.headrace.Search(fed)] if search else []
     totals = RootTotals()
+    lanes: Lanes | None = None
 
     def done() -> tuple[RootTotals, dict[str, Histogram]]:
-        totals.bytes_uncompressed = int(fed.bytes)
-        totals.found = int(works[0].found) if works else 0
-        return totals, _numbers(works[0], axes) if works else {}
+        if lanes is None:
+            return totals, {}
+        totals.bytes_uncompressed, totals.found = lanes.bytes_uncompressed, lanes.found
+        return totals, lanes.histograms()
+
+    def work_of(file: str) -> Callable[[Any], Any]:
+        if search:
+            return module.headrace.Search
+        letter = _letter(file, columns[0])
+        return lambda fed: module.headrace.Scan(fed, letter)
 
     part = None if so_far is None else lambda: so_far(*done())
-    for span in spans_of(job, part):
-        if not works:
-            works.append(module.headrace.Scan(fed, _letter(span.file, columns[0])))
-        if not totals.events_by_file:
-            for name, (bins, low, high) in axes.items():
-                works[0].add(name, bins, low, high)
-        with counted(span.file, is_ntuple, totals) as path:
-            read = _read(module, options, span, path, fed, works[0], columns)
-            totals.add(span.file, read)
+    with implicit_threads(module, options.threads):
+        for span in spans_of(job, part):
+            if lanes is None:
+                lanes = Lanes(module, options.threads, columns, work_of(span.file), axes)
+            with counted(span.file, is_ntuple, totals) as path:
+                totals.add(span.file, _read(module, options, span, path, lanes, columns))
     totals.finish(options, job)
     return done()
-
-
-def _numbers(work: Any, axes: Mapping[str, tuple[int, float, float]]) -> dict[str, Histogram]:
-    """Return the histograms of the kernel's work as numbers."""
-    return {
-        name: {
-            "low": low,
-            "high": high,
-            "counts": [int(count) for count in work.histograms.at(name).counts],
-        }
-        for name, (_, low, high) in axes.items()
-    }
 
 
 @contextmanager
@@ -221,14 +213,14 @@ def _read(
     options: ReadingOptions,
     span: Span,
     path: str,
-    fed: Any,
-    work: Any,
+    lanes: Lanes,
     columns: Sequence[str],
 ) -> int:
     is_ntuple = options.generated.format == "rntuple"
     count = -1 if span.events is None else span.events
     if options.reader == "event-loop":
         loop = module.headrace.loop_ntuple if is_ntuple else module.headrace.loop_tree
+        fed, work = lanes.first
         return int(loop(path, TREE_NAME, fed, span.first_event, count, work))
     # RDataFrame silently reads a recovered file, or one that bypasses its server.
     module.headrace.opened(path).Close()
@@ -236,13 +228,22 @@ def _read(
     total = int(frame.Count().GetValue()) if span.events is not None else None
     if total is not None and span.first_event + count > total:
         raise HeadraceError(f"{span.file}: has only {total} events")
-    module.headrace.fed_columns = fed
-    module.headrace.fed_work = work
+    module.headrace.fed_lanes = lanes.kernel
     module.headrace.fed_offset_bytes = 8 if is_ntuple else 4
     chosen = (
         frame if span.events is None else frame.Range(span.first_event, span.first_event + count)
     )
-    return int(chosen.Filter(f"headrace::feed({', '.join(columns)})").Count().GetValue())
+    return int(chosen.Filter(feeding(columns)).Count().GetValue())
+
+
+def feeding(columns: Sequence[str]) -> str:
+    """Return the step of RDataFrame that feeds columns to the kernel, as text."""
+    return f"headrace::feed({', '.join(('rdfslot_', *columns))})"
+
+
+def load_threads() -> None:
+    """Load ROOT's library of implicit multithreading, which starts no thread by that."""
+    root().gSystem.Load("libImt")
 
 
 def _asked(is_ntuple: bool) -> tuple[int, int]:

@@ -11,8 +11,9 @@ from headrace.datasets.writing.compression import USUAL_LEVELS
 from headrace.datasets.writing.events_file import TREE_NAME
 from headrace.readers.options import ReadingOptions
 from headrace.readers.own_columns import OwnNotes
+from headrace.readers.root_lanes import Lanes, implicit_threads
 from headrace.readers.root_own import OwnTrees, frame_of
-from headrace.readers.root_reader import RootTotals, counted, plain_name, root
+from headrace.readers.root_reader import RootTotals, counted, feeding, plain_name, root
 from headrace.readers.spans import spans_of
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def skim_with_root(
     for number, span in enumerate(spans_of(job)):
         path = job.scratch / f"skim-{job.slot}-{number}.root"
         with (
+            implicit_threads(module, options.threads),
             counted(span.file, data.format == "rntuple", totals) as source,
             plain_name(str(job.scratch)) as scratch,
         ):
@@ -53,21 +55,20 @@ def skim_with_root(
             total = int(frame.Count().GetValue())
             columns = [str(column) for column in frame.GetColumnNames() if "." not in str(column)]
             columns = [column for column in columns if not column.startswith("R_rdf_sizeof")]
-            fed = module.headrace.Columns(module.std.vector["std::string"](columns))
-            work = module.headrace.Nothing()
-            module.headrace.fed_columns, module.headrace.fed_work = fed, work
+            lanes = nothing_done(options, columns)
+            module.headrace.fed_lanes = lanes.kernel
             module.headrace.fed_offset_bytes = 4 if data.format == "ttree" else 8
             asked = total - span.first_event if span.events is None else span.events
-            chosen = frame.Range(
-                span.first_event, span.first_event + max(1, round(asked * fraction))
-            )
-            read = chosen.Filter(f"headrace::feed({', '.join(columns)})")
+            stop = span.first_event + max(1, round(asked * fraction))
+            # RDataFrame's Range has one thread; several threads read whole files.
+            chosen = frame if options.threads > 1 else frame.Range(span.first_event, stop)
+            read = chosen.Filter(feeding(columns))
             kept = read.Filter(f"{_LEPTONS} >= {min_leptons}")
             survivors, events = kept.Count(), read.Count()
             kept.Snapshot(TREE_NAME, f"{scratch}/{path.name}", columns, settings)
             totals.found += int(survivors.GetValue())
             totals.add(span.file, int(events.GetValue()))
-            totals.bytes_uncompressed += int(fed.bytes)
+            totals.bytes_uncompressed += lanes.bytes_uncompressed
         files.append(path)
     totals.finish(options, job, whole=fraction == 1.0)
     return totals, files
@@ -98,13 +99,14 @@ def skim_own_with_root(
             frame = frame_of(span, trees, columns, notes, copied=True)
             first = span.first_event
             events = (int(frame.own.events) if frame.stop < 0 else frame.stop) - first
-            stop = first + max(1, round(events * fraction))
+            stop = -1 if options.threads > 1 else first + max(1, round(events * fraction))
+            lanes = nothing_done(options, frame.names)
             format_: Format = "rntuple" if tree.is_ntuple else "ttree"
             settings = snapshot_options(format_, frame.codec, frame.level)
             with counted(span.file, tree.is_ntuple, totals):
                 read, kept = module.headrace.skim_frame(
                     frame.own,
-                    frame.fed,
+                    lanes.kernel,
                     frame.types,
                     frame.copies,
                     first,
@@ -117,10 +119,16 @@ def skim_own_with_root(
                 )
             totals.add(span.file, int(read))
             totals.found += int(kept)
-            totals.bytes_uncompressed += int(frame.fed.bytes)
+            totals.bytes_uncompressed += lanes.bytes_uncompressed
             files.append(job.scratch / copy)
     totals.finish(options, job, whole=fraction == 1.0)
     return totals, files, notes
+
+
+def nothing_done(options: ReadingOptions, columns: Sequence[str]) -> Lanes:
+    """Return the lanes of a job that only counts the events and bytes that it reads."""
+    module = root()
+    return Lanes(module, options.threads, columns, lambda _: module.headrace.Nothing(), {})
 
 
 def snapshot_options(format_: Format, codec: Codec, level: int | None) -> Any:

@@ -136,6 +136,14 @@ class Workload(ABC):
         """Return the files of job number `job` (0, 1, ...) when fed by files: one, in rotation."""
         return (files[job % len(files)],)
 
+    @property
+    def threads(self) -> int | None:
+        """Threads among which each job shares its work: its ledger is that of their mean.
+
+        Any others only read ahead. None: not known.
+        """
+        return None
+
     def warm(self) -> None:
         """Do the imports and set-up that must not be measured. Must start no threads.
 

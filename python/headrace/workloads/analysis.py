@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import model_validator
+from typing_extensions import override
 
 from headrace.datasets import Data, data_bytes
 from headrace.errors import Problem
@@ -67,6 +68,12 @@ class Analysis(Workload):
     def target_bytes(self, slots_max: int) -> int:
         """Return the size of the data read; nothing is written."""
         return data_bytes(self.analysis.data)
+
+    @property
+    @override
+    def threads(self) -> int:
+        """Threads that share the loop of RDataFrame."""
+        return self.analysis.threads
 
     def warm(self) -> None:
         """Run the whole search once over a few generated events."""

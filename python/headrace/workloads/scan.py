@@ -108,6 +108,12 @@ class Scan(Workload):
             return self.scan
         return self.scan.model_copy(update={"variable": self._variable()})
 
+    @property
+    @override
+    def threads(self) -> int:
+        """Threads that share the loop of RDataFrame."""
+        return self.scan.threads
+
     def warm(self) -> None:
         """Read and fill once over a few generated events."""
         from headrace.workloads.reading.warming import warm_by_running

@@ -126,6 +126,12 @@ class Skim(Workload):
         copies = max(1.0, slots_max / data_files(self.skim.data))
         return whole + int(whole * self.skim.fraction * copies)
 
+    @property
+    @override
+    def threads(self) -> int:
+        """Threads that share the loop of RDataFrame."""
+        return self.skim.threads
+
     def warm(self) -> None:
         """Skim a few generated events."""
         from headrace.workloads.reading.warming import warm_by_running

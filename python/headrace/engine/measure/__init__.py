@@ -37,14 +37,16 @@ from headrace.engine.repeating import Repeating
 from headrace.errors import Problem
 from headrace.launchers import Launchers
 from headrace.plan.trial import Plan
-from headrace.study.model import NamedPlugin, Study
+from headrace.study.model import NamedPlugin, RunOptions, Study
 from headrace.study.resolve import Resolved, resolve
 from headrace.system.claims import Place
 from headrace.system.facts import enable_delay_accounting, facts
 from headrace.system.journal import Journal
+from headrace.system.machine_use import usable_cpus
 from headrace.system.owned import work_directory
 from headrace.system.silent_mounts import let_go_when_stopped
 from headrace.targets import Target, TargetContext
+from headrace.workloads import Workload
 
 
 class Measure(Engine):
@@ -183,6 +185,23 @@ def _problems_of_run(name: str, resolved: Resolved) -> list[Problem]:
     if kind.leads and run.load != "batch":
         remedy = 'its jobs work together, once per trial: load = "batch"'
         problems.append(Problem(f'load = "{run.load}"', f"workload {name}", remedy))
+    return problems + _problems_of_threads(name, kind(name, resolved.workload_options), run)
+
+
+def _problems_of_threads(name: str, workload: Workload, run: RunOptions) -> list[Problem]:
+    """Return why jobs cannot have this number of threads."""
+    problems: list[Problem] = []
+    threads, cpus = workload.threads or 1, len(usable_cpus())
+    what, needed_by = f"threads = {threads}", f"workload {name}"
+    if threads > 1 and run.feed == "packets":
+        remedy = 'RDataFrame\'s Range has one thread: feed = "files", or threads = 1'
+        problems.append(Problem(f'{what} with feed = "packets"', needed_by, remedy))
+    if threads > cpus and not is_elsewhere(run):
+        remedy = (
+            f"ROOT has at most a thread for each of the {cpus} CPUs that Headrace may use here: "
+            f"threads of at most {cpus}, or headrace simulate"
+        )
+        problems.append(Problem(what, needed_by, remedy))
     return problems
 
 

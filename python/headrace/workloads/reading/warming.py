@@ -32,6 +32,11 @@ def warm_by_running(
 
     few = {"events": _EVENTS, "files": 1, "cluster_events": _EVENTS, "signal_fraction": 0.5}
     own = isinstance(data, OwnFiles)
+    if (workload.threads or 1) > 1:  # a process that forks jobs must have no other threads
+        from headrace.readers.root_reader import load_threads
+
+        load_threads()
+        instead = {**(instead or {}), "threads": 1}
     spec = DatasetSpec.model_validate({}) if own else data
     with memory_folder("warm") as directory:
         facts = write_file(spec.model_copy(update=few), 0, directory, lambda events: None)
