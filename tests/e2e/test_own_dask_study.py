@@ -16,7 +16,7 @@ from workspace import ROOT, Workspace
 
 # What users write: nothing in it is Headrace's.
 SCRIPT = """#!{python}
-import os, signal, sys, time
+import hashlib, os, signal, sys, time
 from distributed import Client
 
 def read(path):
@@ -26,10 +26,17 @@ def read(path):
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
+def compute(number):
+    end = time.thread_time() + 0.3
+    while time.thread_time() < end:
+        hashlib.pbkdf2_hmac("sha256", b"key", b"salt", 2000)
+
 def main(does, *files):
     with Client() as client:
         workers = [*client.scheduler_info()["workers"]]
         assert client.scheduler.address.startswith("tls://127.0.0.1:")
+        if does == "compute":
+            client.gather(client.map(compute, range(8)))
         if does == "fail":
             sys.exit("no such tree")
         if does == "hang":
@@ -104,6 +111,18 @@ def left_running(place: Path) -> list[str]:
         if b"distributed.cli" in words and str(place).encode() in words:
             found.append(words.decode())
     return found
+
+
+def test_a_worker_of_two_threads_has_the_ledger_of_their_mean(workspace: Workspace) -> None:
+    study = prepared(workspace, "compute", run="")
+    text = study.read_text().replace('files = "*.dat"', 'files = "*.dat"\nthreads = 2')
+    study.write_text(text.replace("slots = 2", "slots = 1"))
+    assert workspace.measure(study).returncode in (0, 5)
+    (trial,) = workspace.trials()
+    (job,) = jobs_of(workspace, trial)
+    # 8 tasks of 0.3 s on two threads.
+    assert 1.2 <= job["user_s"] + job["system_s"] < min(1.6, job["wall_s"])
+    assert job["on_cpu_s"] == pytest.approx(job["user_s"] + job["system_s"], rel=0.1)
 
 
 def test_a_script_runs_on_its_workers_and_every_end_is_told(workspace: Workspace) -> None:

@@ -66,7 +66,7 @@ def serve(channel: Channel) -> int:
     if process is None:
         meter = LedgerMeter(network=spec.network, threads=workload.threads)
     else:
-        meter = FamilyMeter(process, network=spec.network)
+        meter = FamilyMeter(process, network=spec.network, threads=workload.threads)
     channel.send(("ready", offered))
     if not spec.at_once:
         channel.receive()

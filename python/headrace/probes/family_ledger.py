@@ -62,9 +62,12 @@ class _Counts:
 class FamilyMeter:
     """Measures the ledger of a process and its descendants. Needs no privilege."""
 
-    def __init__(self, process: int, *, network: bool) -> None:
-        """`network`: the processes reach the target over a network."""
+    def __init__(self, process: int, *, network: bool, threads: int | None = None) -> None:
+        """`network`: the processes reach the target over a network. `threads`: as of
+        `LedgerMeter`."""
         self._process = process
+        self._threads = threads or 1
+        self._others_wait = threads is not None
         self._network = network
         self._delays_counted = delay_accounting()
         self._taskstats = listening_socket()
@@ -117,17 +120,18 @@ class FamilyMeter:
         )
         shares = share_out(
             wall_ns / 1e9,
-            on_cpu_s,
-            spent.wait_cpu_ns / 1e9,
-            waits.block_s,
+            on_cpu_s / self._threads,
+            spent.wait_cpu_ns / 1e9 / self._threads,
+            waits.block_s / self._threads,
             read_wait_s,
             network=self._network,
             block_counted=waits.complete and not asynchronous,
+            others_wait=self._others_wait,
         )
         return LedgerRow(
             wall_s=wall_ns / 1e9,
-            user_s=user_s,
-            system_s=system_s,
+            user_s=user_s / self._threads,
+            system_s=system_s / self._threads,
             on_cpu_s=shares.on_cpu_s,
             wait_cpu_s=shares.wait_cpu_s,
             wait_block_s=shares.wait_block_s,

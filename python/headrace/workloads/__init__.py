@@ -53,6 +53,8 @@ class Workload(ABC):
     bound_by_storage: ClassVar[bool] = False
     """True when it measures the storage itself: a trial limited by its clients' CPU is invalid."""
 
+    thread_a_cpu: ClassVar[bool] = False
+    """True when a job cannot have more threads than it may use CPUs, and none fed by packets."""
     users_program: ClassVar[bool] = False
     """True when jobs run a program of the user, which only the nodes that run jobs must have."""
     leads: ClassVar[bool] = False

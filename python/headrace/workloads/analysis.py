@@ -52,6 +52,7 @@ class Analysis(Workload):
     Options: ClassVar[type[WorkloadOptions]] = AnalysisOptions
     feeds: ClassVar[frozenset[str]] = frozenset({"files", "packets"})
     reads_urls: ClassVar[bool] = True
+    thread_a_cpu: ClassVar[bool] = True
 
     def __init__(self, name: str, options: AnalysisOptions) -> None:
         super().__init__(name, options)

@@ -132,6 +132,12 @@ class DaskScript(Workload):
         self._variables: dict[str, str] = {}
         """Of script and worker: the user's, address and key of the scheduler."""
 
+    @property
+    @override
+    def threads(self) -> int:
+        """Threads of a worker that run tasks."""
+        return self.options.threads
+
     @override
     def check(self) -> list[Problem]:
         """Return a problem when the script or its Python is missing, or Dask in it."""

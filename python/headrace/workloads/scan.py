@@ -85,6 +85,7 @@ class Scan(Workload):
     Options: ClassVar[type[WorkloadOptions]] = ScanOptions
     feeds: ClassVar[frozenset[str]] = frozenset({"files", "packets"})
     reads_urls: ClassVar[bool] = True
+    thread_a_cpu: ClassVar[bool] = True
 
     def __init__(self, name: str, options: ScanOptions) -> None:
         super().__init__(name, options)

@@ -98,6 +98,7 @@ class Skim(Workload):
     Options: ClassVar[type[WorkloadOptions]] = SkimOptions
     feeds: ClassVar[frozenset[str]] = frozenset({"files", "packets"})
     reads_urls: ClassVar[bool] = True
+    thread_a_cpu: ClassVar[bool] = True
 
     def __init__(self, name: str, options: SkimOptions) -> None:
         super().__init__(name, options)

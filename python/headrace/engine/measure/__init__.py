@@ -185,7 +185,9 @@ def _problems_of_run(name: str, resolved: Resolved) -> list[Problem]:
     if kind.leads and run.load != "batch":
         remedy = 'its jobs work together, once per trial: load = "batch"'
         problems.append(Problem(f'load = "{run.load}"', f"workload {name}", remedy))
-    return problems + _problems_of_threads(name, kind(name, resolved.workload_options), run)
+    if kind.thread_a_cpu:
+        problems += _problems_of_threads(name, kind(name, resolved.workload_options), run)
+    return problems
 
 
 def _problems_of_threads(name: str, workload: Workload, run: RunOptions) -> list[Problem]:
