@@ -4,6 +4,7 @@ connections, however it waits for it, or a timer, locks, a pipe."""
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Generator, Iterator, Sequence
@@ -169,7 +170,7 @@ def test_the_rest_of_a_job_has_a_name() -> None:
         ["sh", "-c", "sleep 600 | cat; true"],
         ["sh", "-c", "read line; true"],
     ]
-    running = [subprocess.Popen(each, stdin=subprocess.PIPE) for each in programs]
+    running = [subprocess.Popen(each, stdin=subprocess.PIPE, process_group=0) for each in programs]
     threads, pipeline = Path(f"/proc/{running[0].pid}/task"), children(running[2].pid)
     assert wait_until(lambda: len([*threads.iterdir()]) == 2, 60, 0.05)
     assert wait_until(lambda: len(pipeline.read_text().split()) == 2, 60, 0.05)
@@ -182,7 +183,6 @@ def test_the_rest_of_a_job_has_a_name() -> None:
             assert sum(ledger.idle_s.values()) == pytest.approx(ledger.other_s, abs=0.2)
     finally:
         for each in running:
-            for child in children(each.pid).read_text().split():
-                os.kill(int(child), 9)
-            each.kill()
+            # With the rest of its pipe, which ends by itself as soon as one of them is gone.
+            os.killpg(each.pid, signal.SIGKILL)
             each.wait()
