@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-# The first is the others without their windows, and starts with half of their CPU time.
+# The first is the second without its windows, and needs less CPU time.
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 
 
