@@ -255,12 +255,29 @@ class TargetCalibration(Section):
     )
 
 
+def value_at(options: object, field: str) -> object:
+    """Return an option by its dotted name (`data.format`), or None where there is none."""
+    found = options
+    for name in field.split("."):
+        found = getattr(found, name, None)
+    return found
+
+
+OF_WORKLOADS = ("cpu", "cpu_of", "busy_core_slowdown")
+"""Tables of `[site.calibration]` with values for each workload."""
+
+
 class SiteCalibration(Section):
     """`[site.calibration]`: values learnt by `headrace calibrate`, used by simulations alone."""
 
     cpu: dict[str, float] = Field(
         default_factory=dict[str, float],
         description="workload = CPU time of its jobs, as a multiple of the model's",
+    )
+    cpu_of: dict[str, dict[str, dict[str, float]]] = Field(
+        default_factory=dict[str, dict[str, dict[str, float]]],
+        description="workload.field.word = CPU time of jobs that have this word for a field of "
+        'their workload (`data.format = "rntuple"`), as a multiple of that of others',
     )
     call: Seconds | None = Field(
         None, ge=0, description="CPU time of a read or write call on a node"
@@ -289,6 +306,19 @@ class SiteCalibration(Section):
                 raise ValueError(f"{name} = {value:g}; allowed: 0.001 to 1000")
         return cpu
 
+    @field_validator("cpu_of")
+    @classmethod
+    def _positive_of(
+        cls, cpu_of: dict[str, dict[str, dict[str, float]]]
+    ) -> dict[str, dict[str, dict[str, float]]]:
+        for workload, fields in cpu_of.items():
+            for name, words in fields.items():
+                for word, value in words.items():
+                    if not 0.001 <= value <= 1000:
+                        given = f"{workload}.{name}.{word} = {value:g}"
+                        raise ValueError(f"{given}; allowed: 0.001 to 1000")
+        return cpu_of
+
     @field_validator("busy_core_slowdown")
     @classmethod
     def _shares(cls, slowdown: float | dict[str, float]) -> float | dict[str, float]:
@@ -297,6 +327,14 @@ class SiteCalibration(Section):
             if not 0 <= value < 1:
                 raise ValueError(f"{name and f'{name} = '}{value:g}; allowed: 0 to below 1")
         return slowdown
+
+    def cpu_of_jobs(self, workload: str, options: object) -> float:
+        """Return the CPU time of a workload's jobs with these options, as a multiple of the
+        model's."""
+        times = self.cpu.get(workload, 1.0)
+        for name, words in self.cpu_of.get(workload, {}).items():
+            times *= words.get(str(value_at(options, name)), 1.0)
+        return times
 
     def slowdown_of(self, workload: str) -> float | None:
         """Return how much slower a core is for a workload when all others are busy, if learnt."""

@@ -32,6 +32,8 @@ machine = "generic-server"
 [site.calibration]
 call = "1 us"
 cpu = { search = 1.5 }
+cpu_of = { search = { "data.format" = { rntuple = 0.5 } } }
+busy_core_slowdown = { search = 0.1 }
 """
 ENDED = "document.documentElement.dataset.ended === '1'"
 
@@ -152,7 +154,12 @@ def test_the_site_of_results_keeps_its_nodes_and_what_was_learnt_of_the_job(fold
     asked = {"job": "study/search/one", "site": "study/one", "nodes": "3"}
     site = tomllib.loads(study_of(question_of(asked), folder).text)["site"]
     assert site["node"] == {"machine": "dell-r210", "memory": "8 GiB", "count": 3}
-    assert site["calibration"] == {"call": "1 us", "cpu": {"job": 1.5}}
+    assert site["calibration"] == {
+        "call": "1 us",
+        "cpu": {"job": 1.5},
+        "cpu_of": {"job": {"data.format": {"rntuple": 0.5}}},
+        "busy_core_slowdown": {"job": 0.1},
+    }
     assert "server" not in site
 
 

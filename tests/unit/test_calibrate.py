@@ -30,6 +30,7 @@ from headrace.plan.trial import Trial
 from headrace.records.sums import job_sums
 from headrace.site import SiteCalibration, TargetCalibration
 from headrace.study.model import Study
+from headrace.workloads.scan import Scan
 from synthetic_records import ENVIRONMENT, Truth, plan_of, write_results
 
 LOCAL = """
@@ -90,8 +91,8 @@ def learnt_of(plan: CalibrationPlan, hidden: dict[str, float]) -> SiteFit:
     trials = [trial for trial in plan.every if trial.cell in plan.learn]
     truth = cells.simulate(as_calibration(hidden), trials)
     measured = [
-        MeasuredCell(trial.target, trial.workload, seen)
-        for trial, seen in zip(trials, truth, strict=True)
+        MeasuredCell(cell.target, cell.workload, cell.choices, seen)
+        for cell, seen in zip(map(cells.modelled, trials), truth, strict=True)
         if seen is not None
     ]
     assert len(measured) == len(trials)
@@ -226,6 +227,43 @@ def test_cells_to_learn_and_to_check_are_few_and_apart(tmp_path: Path) -> None:
     assert {of[c]["slots"] for c in alone.learn} == {1, 2}
     assert {of[c]["slots"] for c in alone.check} == {4}
     assert not calibration_plan(study, LOCAL, 0).check
+
+
+FORMATS = LOCAL.replace(
+    "slots = [1, 2, 4]", 'format = ["ttree", "rntuple"]\nslots = [1, 2, 4]'
+).replace('"scan", "search"', '"scan"')
+
+
+def test_the_code_of_each_format_has_a_cpu_time_of_its_own(tmp_path: Path) -> None:
+    """Also with more slots, where only the first format is learnt from; and as a site file says."""
+    study, plan = planned(tmp_path, FORMATS)
+    of = {trial.cell: trial.levels for trial in plan.every}
+    assert {(of[c]["format"], of[c]["slots"], of[c]["cache"]) for c in plan.learn} == {
+        ("ttree", 1, "cold"),
+        ("ttree", 2, "cold"),
+        ("ttree", 1, "warm"),
+        ("rntuple", 1, "cold"),
+    }
+    assert {(of[c]["format"], of[c]["slots"]) for c in plan.check} == {("ttree", 4), ("rntuple", 4)}
+    assert len(calibration_plan(study, FORMATS, 1).check) == 1
+    hidden = {
+        "cpu.scan": 1.4,
+        'cpu_of.scan."data.format".rntuple': 0.6,
+        "busy_core_slowdown.scan": 0.1,
+    }
+    values = learnt_of(plan, hidden).values
+    assert {name: values[name] for name in hidden} == pytest.approx(hidden, rel=0.05, abs=0.02)
+
+
+def test_a_study_of_one_format_takes_the_cpu_time_of_that_format() -> None:
+    learnt = SiteCalibration(cpu={"scan": 2.0}, cpu_of={"scan": {"data.format": {"rntuple": 0.5}}})
+    of = {
+        name: Scan.Options.model_validate({"data": {"format": name}})
+        for name in ("ttree", "rntuple")
+    }
+    assert learnt.cpu_of_jobs("scan", of["ttree"]) == 2.0
+    assert learnt.cpu_of_jobs("scan", of["rntuple"]) == 1.0
+    assert learnt.cpu_of_jobs("search", of["rntuple"]) == 1.0
 
 
 HIDDEN = """
@@ -380,7 +418,7 @@ def test_a_targets_own_cost_of_creating_files_goes_first(tmp_path: Path) -> None
     learnt = as_calibration({"create": 2.0, "target.here.create": 3.0})
 
     def create_ns(target: str) -> int:
-        (node,) = calibrated(scenario.scenario, learnt, target, "scan")["nodes"]
+        (node,) = calibrated(scenario.scenario, learnt, target, "scan", None)["nodes"]
         return node.get("create_ns", 0)
 
     (node,) = scenario.scenario["nodes"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import tomlkit
 
+from headrace.calibration.choices import choices
 from headrace.plan.cells import Cell, key
 from headrace.plan.order import make_plan
 from headrace.plan.trial import Trial
@@ -42,7 +43,8 @@ class CalibrationPlan:
 def calibration_plan(study: Study, text: str, check: int | None = None) -> CalibrationPlan:
     """Choose the cells of a study to measure.
 
-    `check`: how many cells check the predictions; one for each target and workload when None.
+    `check`: how many cells check the predictions; when None, one for each target and workload, and
+    one for each word of their factors that is learnt from.
     """
     slots = next((name for name in study.factors if name in ("slots", "run.slots")), None)
     nodes = next((name for name in study.factors if name in ("nodes", "run.nodes")), None)
@@ -61,7 +63,7 @@ def calibration_plan(study: Study, text: str, check: int | None = None) -> Calib
     learn = [cell for group in _groups(trials) for cell in choice.to_learn(group)]
     own = _own(study, trials)
     left = [trial for trial in trials.values() if trial.cell in own and trial.cell not in learn]
-    chosen = _to_check(left, choice, len(_groups(trials)) if check is None else check)
+    chosen = _to_check(left, choice, check)
     kept = {*learn, *chosen}
     comment = "Cells that headrace calibrate measures to learn a site and to check it."
     made = smaller_study(wide, wide_text, study.file, kept, comment)
@@ -106,7 +108,8 @@ def _own(study: Study, trials: dict[str, Trial]) -> set[str]:
 
 @dataclass(frozen=True)
 class _Choice:
-    """Chooses cells by the levels of slots, nodes and cache; other factors stay at their first."""
+    """Chooses cells by the levels of slots, nodes and cache, and of factors that are words; other
+    factors stay at their first."""
 
     study: Study
     slots: str
@@ -125,8 +128,26 @@ class _Choice:
                 changes.append({name: few})
         if self.cache is not None and "warm" in self._levels(self.cache, group):
             changes.append({self.cache: "warm"})
+        changes += self._words(group, base)
         wanted = {key({**base.levels, **change}) for change in changes}
         return [trial.cell for trial in group if key(trial.levels) in wanted]
+
+    def _words(self, group: Sequence[Trial], base: Trial) -> list[Cell]:
+        """Return the other levels of factors that decide which code a job runs."""
+        usual, known = choices(self.study, base), {key(trial.levels): trial for trial in group}
+        found: list[Cell] = []
+        for name, level in base.levels.items():
+            if level is None or name in ("target", "workload"):
+                continue
+            for other in self._levels(name, group):
+                trial = known.get(key({**base.levels, name: other}))
+                if trial is not None and choices(self.study, trial) != usual:
+                    found.append({name: other})
+        return found
+
+    def words(self, trial: Trial) -> set[tuple[str, str]]:
+        """Return the fields and words of a cell that decide which code its jobs run."""
+        return set(choices(self.study, trial).items())
 
     def size(self, trial: Trial) -> tuple[int, bool, str]:
         """Order cells: the most slots and nodes first, then those near the base, then by chance."""
@@ -175,10 +196,31 @@ def _few(levels: Sequence[int]) -> int | None:
     return max((level for level in ordered if level <= FEW), default=next(iter(ordered), None))
 
 
-def _to_check(left: Sequence[Trial], choice: _Choice, count: int) -> list[str]:
-    """Return cells that check the predictions, of each target and workload in turn."""
+def _to_check(left: Sequence[Trial], choice: _Choice, wanted: int | None) -> list[str]:
+    """Return cells that check the predictions, of each target and workload in turn.
+
+    Those of the same target and workload differ in the words of their factors while they can.
+    """
     groups = _groups({trial.cell: trial for trial in left})
-    queues = [sorted(group, key=choice.size) for group in groups]
+    queues = [_by_words(sorted(group, key=choice.size), choice) for group in groups]
+    count = sum(most for _, most in queues) if wanted is None else wanted
+    return _in_turn([queue for queue, _ in queues], count)
+
+
+def _by_words(group: Sequence[Trial], choice: _Choice) -> tuple[list[Trial], int]:
+    """Return cells with one of each word first, and how many these are."""
+    seen: set[tuple[str, str]] = set()
+    first: list[Trial] = []
+    for trial in group:
+        words = choice.words(trial)
+        if not first or not seen.issuperset(words):
+            first.append(trial)
+            seen.update(words)
+    rest = [trial for trial in group if trial not in first]
+    return [*first, *rest], len(first)
+
+
+def _in_turn(queues: Sequence[list[Trial]], count: int) -> list[str]:
     chosen: list[str] = []
     while len(chosen) < count and any(queues):
         for queue in queues:

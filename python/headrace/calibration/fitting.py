@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import least_squares
 
+from headrace.calibration.choices import Choices
 from headrace.calibration.observed import ObservedCell
 from headrace.calibration.parameters import Learnable
 
@@ -54,6 +55,7 @@ class MeasuredCell:
 
     target: str
     workload: str
+    choices: Choices
     observed: ObservedCell
 
 
@@ -123,7 +125,8 @@ class _Fitter:
         return number, tuple((name, values[name]) for name in acting)
 
     def _acts(self, each: Learnable, number: int) -> bool:
-        return each.acts_on(self.cells[number].target, self.cells[number].workload)
+        cell = self.cells[number]
+        return each.acts_on(cell.target, cell.workload, cell.choices)
 
     def acted_on(self, each: Learnable) -> list[int]:
         """Return the cells that a parameter can change."""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from headrace.calibration.choices import Choices, most_common
 from headrace.scenario import Scenario
-from headrace.site import SiteCalibration, TargetCalibration
+from headrace.site import OF_WORKLOADS, SiteCalibration, TargetCalibration
 from headrace.units import format_bytes_per_s
 
 Unit = Literal["times", "s", "bytes/s", "share"]
-OF_WORKLOADS = ("cpu", "busy_core_slowdown")
-"""Tables of `[site.calibration]` with a value for each workload."""
 _IN_PROCESS = ("xrootd", "eos", "hdfs")
 """Kinds of services whose client is a library that each job starts; kernels mount the others."""
+_PARTS = re.compile(r'"([^"]*)"|([^."]+)')
+"""Parts of a dotted name."""
 
 
 @dataclass(frozen=True)
@@ -31,15 +33,18 @@ class Learnable:
     target: str | None = None
     """The target whose cells it acts on; None: every target's."""
     workload: str | None = None
+    choice: tuple[str, str] | None = None
+    """A field of the workload and its word: the cells it acts on have it; None: all."""
 
     @property
     def name(self) -> str:
-        """Dotted path below `[site.calibration]`."""
-        return ".".join(self.path)
+        """Dotted path below `[site.calibration]`, as TOML has it."""
+        return ".".join(f'"{each}"' if "." in each else each for each in self.path)
 
-    def acts_on(self, target: str, workload: str) -> bool:
-        """Return whether it can change cells of this target and workload."""
-        return self.target in (None, target) and self.workload in (None, workload)
+    def acts_on(self, target: str, workload: str, choices: Choices) -> bool:
+        """Return whether it can change cells of this target and workload, with these words."""
+        chosen = self.choice is None or choices.get(self.choice[0]) == self.choice[1]
+        return chosen and self.target in (None, target) and self.workload in (None, workload)
 
     def scaled(self, value: float) -> float:
         """Scale a value to 0..1 over the bounds."""
@@ -77,6 +82,7 @@ class ModelledCell:
     scenario: Scenario
     known_drive: bool
     """Whether the drive is the one of the catalog (emulated), so that its rates are known."""
+    choices: Choices
 
 
 def has_known_drive(options: object) -> bool:
@@ -93,10 +99,16 @@ def learnables(cells: Sequence[ModelledCell], several_slots: bool) -> list[Learn
         found.setdefault(each.name, each)
 
     plain = {cell.workload for cell in cells if not _client_in_process(cell)}
+    usual = {
+        name: most_common(cell.choices for cell in cells if cell.workload == name)
+        for name in {cell.workload for cell in cells}
+    }
     for cell in cells:
         if _computes(cell.scenario):
             name = cell.workload
             add(Learnable(("cpu", name), 1.0, 0.05, 20.0, "times", workload=name))
+            for each in _of_choices(cell, usual[name]):
+                add(each)
         else:
             add(Learnable(("call",), 1e-6, 1e-7, 1e-3, "s"))
             add(Learnable(("copy_rate",), 8e9, 1e8, 1e11, "bytes/s"))
@@ -108,6 +120,24 @@ def learnables(cells: Sequence[ModelledCell], several_slots: bool) -> list[Learn
             place = ("busy_core_slowdown", name)
             add(Learnable(place, 0.05, 0.0, 0.7, "share", workload=name))
     return list(found.values())
+
+
+def _of_choices(cell: ModelledCell, usual: Choices) -> list[Learnable]:
+    """Return what other code than the usual one costs, as a multiple of the usual code's."""
+    name = cell.workload
+    return [
+        Learnable(
+            ("cpu_of", name, each, word),
+            1.0,
+            0.05,
+            20.0,
+            "times",
+            workload=name,
+            choice=(each, word),
+        )
+        for each, word in cell.choices.items()
+        if word != usual[each]
+    ]
 
 
 def _computes(scenario: Scenario) -> bool:
@@ -217,20 +247,25 @@ def _drive_values(scenario: Scenario, target: str) -> tuple[dict[str, float], st
 def as_calibration(values: Mapping[str, float]) -> SiteCalibration:
     """Return learnt values, given by dotted path, as the table of a site."""
     of_workloads: dict[str, dict[str, float]] = {}
+    of_choices: dict[str, dict[str, dict[str, float]]] = {}
     targets: dict[str, dict[str, float]] = {}
     node: dict[str, float] = {}
     for name, value in values.items():
-        first, *rest = name.split(".")
-        if first in OF_WORKLOADS:
-            of_workloads.setdefault(first, {})[".".join(rest)] = value
+        first, *rest = (quoted or plain for quoted, plain in _PARTS.findall(name))
+        if first == "cpu_of":
+            workload, of, word = rest
+            of_choices.setdefault(workload, {}).setdefault(of, {})[word] = value
+        elif first in OF_WORKLOADS:
+            of_workloads.setdefault(first, {})[rest[0]] = value
         elif first == "target":
-            targets.setdefault(".".join(rest[:-1]), {})[rest[-1]] = value
+            targets.setdefault(rest[0], {})[rest[1]] = value
         else:
             node[first] = value
     return SiteCalibration.model_validate(
         {
             **node,
             **of_workloads,
+            "cpu_of": of_choices,
             "target": {name: TargetCalibration(**each) for name, each in targets.items()},  # pyright: ignore[reportArgumentType]
         }
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from headrace.analysis.metrics import valid_trials
 from headrace.analysis.read import Records
 from headrace.calibration.cells import CalibrationPlan
+from headrace.calibration.choices import choices
 from headrace.calibration.fitting import MeasuredCell, SiteFit, fit
 from headrace.calibration.observed import ObservedCell, mean, observed, of_record
 from headrace.calibration.parameters import (
@@ -71,7 +72,8 @@ class SimulatedCells:
         """Return a cell to learn from."""
         prepared, made = self._prepared(trial)
         known = has_known_drive(prepared.resolved.target_options)
-        return ModelledCell(trial.target, trial.workload, made, known)
+        words = choices(self._study, trial)
+        return ModelledCell(trial.target, trial.workload, made, known, words)
 
     def _prepared(self, trial: Trial) -> tuple[PreparedTrial, Scenario]:
         if trial.cell not in self._made:
@@ -88,7 +90,15 @@ class SimulatedCells:
         """Return what each cell gives. Raises InterruptedRunError when cancelled."""
         prepared = [self._prepared(trial) for trial in trials]
         texts = [
-            json.dumps(calibrated(made, learnt, each.trial.target, each.trial.workload))
+            json.dumps(
+                calibrated(
+                    made,
+                    learnt,
+                    each.trial.target,
+                    each.trial.workload,
+                    each.resolved.workload_options,
+                )
+            )
             for each, made in prepared
         ]
         found: list[ObservedCell | None] = [None] * len(trials)
@@ -168,10 +178,11 @@ def learn(
             hint=f"`headrace report {records.root}` says why; then, on an idle machine, "
             f"`headrace resume {records.root} --retry-invalid`, and the same command again",
         )
-    cells = [
-        MeasuredCell(trial.target, trial.workload, measured[trial.cell]) for trial in learnt_from
-    ]
     modelled = [simulated.modelled(trial) for trial in learnt_from]
+    cells = [
+        MeasuredCell(each.target, each.workload, each.choices, measured[trial.cell])
+        for each, trial in zip(modelled, learnt_from, strict=True)
+    ]
     slots = {trial.cell: _jobs(simulated.scenario(trial)) for trial in plan.every}
     free = learnables(modelled, len({slots[trial.cell] for trial in learnt_from}) > 1)
     say(f"fitting {len(free)} parameters to {len(cells)} cells")

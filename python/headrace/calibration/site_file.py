@@ -11,11 +11,10 @@ from typing import Any, cast
 import tomlkit
 
 from headrace.calibration.fitting import SiteFit
-from headrace.calibration.parameters import OF_WORKLOADS
 from headrace.document import read_document
 from headrace.errors import RefusedError, StudyError
 from headrace.records.place import check_place
-from headrace.site import Site
+from headrace.site import OF_WORKLOADS, Site
 from headrace.study.load import load_study_text
 from headrace.study.model import Study
 from headrace.validation import Problems

@@ -20,6 +20,9 @@ LIMIT = 0.15
 """Largest error of a checked cell with which a site counts as good, unless the user says."""
 
 
+_NAMED_APART = ("target", "workload", "cache", "run.cache")
+
+
 @dataclass(frozen=True)
 class PredictedCell:
     """One cell, simulated with the learnt site."""
@@ -48,8 +51,14 @@ class PredictedCell:
 
     @property
     def name(self) -> str:
-        """Target, workload and slots in words."""
-        return f"{self.trial.target}, {self.trial.workload}, {slots_words(self.slots)}"
+        """Target, workload, levels that are words, and slots."""
+        trial = self.trial
+        words = [
+            level
+            for name, level in trial.levels.items()
+            if isinstance(level, str) and name not in _NAMED_APART
+        ]
+        return ", ".join((trial.target, trial.workload, *words, slots_words(self.slots)))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from headrace.catalog import names
 from headrace.errors import UsageError
 from headrace.serving.folders import inside, named_folder, results_folders
+from headrace.site import OF_WORKLOADS
 
 SITES_AT_MOST = 100
 _LARGEST = 1 << 20
@@ -86,9 +87,13 @@ def site_lines(site: str, root: Path, nodes: int, link: str, workload: str) -> l
 
 def _calibration(known: Mapping[str, object], workload: str) -> Table:
     """Return what a calibration says of machines and of this job; the rest is of other storage."""
-    cpu = _table(known, "cpu")
-    kept = {key: value for key, value in known.items() if key not in ("cpu", "target")}
-    return {**kept, "cpu": {"job": cpu[workload]}} if workload in cpu else kept
+    kept = {key: value for key, value in known.items() if key != "target"}
+    for name in OF_WORKLOADS:
+        # A slowdown may be a number: of all workloads.
+        if isinstance(kept.get(name), dict):
+            of = _table(kept, name)
+            kept[name] = {"job": of[workload]} if workload in of else {}
+    return kept
 
 
 def _file_of(kind: str, name: str, root: Path) -> Path:

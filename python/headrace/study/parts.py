@@ -192,6 +192,7 @@ class PartsReader:
         learnt = site.calibration
         for field, given, known in (
             ("cpu", learnt.cpu, workloads),
+            ("cpu_of", learnt.cpu_of, workloads),
             ("target", learnt.target, targets),
         ):
             for name in given:

@@ -16,16 +16,21 @@ from headrace.site import SiteCalibration, TargetCalibration
 _CPU_FIELDS = ("cpu_ns", "cpu_after_ns", "cpu_ns_per_event")
 
 
-def calibrated(scenario: Scenario, learnt: SiteCalibration, target: str, workload: str) -> Scenario:
+def calibrated(
+    scenario: Scenario,
+    learnt: SiteCalibration,
+    target: str,
+    workload: str,
+    workload_options: object,
+) -> Scenario:
     """Return a copy of the scenario of a cell with the learnt values of its parts."""
+    cpu = learnt.cpu_of_jobs(workload, workload_options)
     own = learnt.target.get(target)
     create = learnt.create if own is None or own.create is None else own.create
     made: Scenario = {
         **scenario,
         "nodes": [_node(each, learnt, workload, create) for each in scenario["nodes"]],
-        "profiles": [
-            _profile(each, learnt.cpu.get(workload, 1.0)) for each in scenario["profiles"]
-        ],
+        "profiles": [_profile(each, cpu) for each in scenario["profiles"]],
     }
     return made if own is None else _with_target(made, own, target)
 

@@ -72,7 +72,13 @@ def scenario_of(
         "observe": {"series_interval_ns": series_interval_ns, "histograms": False},
     }
     if resolved.site is not None and resolved.site.calibration is not None:
-        made = calibrated(made, resolved.site.calibration, target_name, workload_name)
+        made = calibrated(
+            made,
+            resolved.site.calibration,
+            target_name,
+            workload_name,
+            resolved.workload_options,
+        )
     if resolved.site is not None:
         _network(made, resolved.site)
     inject(made, resolved, dict(stored.place))
