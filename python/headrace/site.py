@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -263,7 +264,16 @@ def value_at(options: object, field: str) -> object:
     return found
 
 
-OF_WORKLOADS = ("cpu", "cpu_of", "busy_core_slowdown")
+def _leaves(of: dict[str, dict[str, dict[str, float]]]) -> Iterator[tuple[str, float]]:
+    for workload, fields in of.items():
+        for name, words in fields.items():
+            for word, value in words.items():
+                yield f"{workload}.{name}.{word}", value
+
+
+OF_CODE = ("cpu_of", "busy_core_slowdown_of")
+"""Tables of `[site.calibration]` with values for each workload, field and word."""
+OF_WORKLOADS = ("cpu", "busy_core_slowdown", *OF_CODE)
 """Tables of `[site.calibration]` with values for each workload."""
 
 
@@ -306,18 +316,31 @@ class SiteCalibration(Section):
                 raise ValueError(f"{name} = {value:g}; allowed: 0.001 to 1000")
         return cpu
 
+    busy_core_slowdown_of: dict[str, dict[str, dict[str, float]]] = Field(
+        default_factory=dict[str, dict[str, dict[str, float]]],
+        description="workload.field.word = the same for jobs that have this word for a field of "
+        "their workload, in place of the workload's",
+    )
+
+    @field_validator("busy_core_slowdown_of")
+    @classmethod
+    def _shares_of(
+        cls, given: dict[str, dict[str, dict[str, float]]]
+    ) -> dict[str, dict[str, dict[str, float]]]:
+        for name, value in _leaves(given):
+            if not 0 <= value < 1:
+                raise ValueError(f"{name} = {value:g}; allowed: 0 to below 1")
+        return given
+
     @field_validator("cpu_of")
     @classmethod
     def _positive_of(
-        cls, cpu_of: dict[str, dict[str, dict[str, float]]]
+        cls, given: dict[str, dict[str, dict[str, float]]]
     ) -> dict[str, dict[str, dict[str, float]]]:
-        for workload, fields in cpu_of.items():
-            for name, words in fields.items():
-                for word, value in words.items():
-                    if not 0.001 <= value <= 1000:
-                        given = f"{workload}.{name}.{word} = {value:g}"
-                        raise ValueError(f"{given}; allowed: 0.001 to 1000")
-        return cpu_of
+        for name, value in _leaves(given):
+            if not 0.001 <= value <= 1000:
+                raise ValueError(f"{name} = {value:g}; allowed: 0.001 to 1000")
+        return given
 
     @field_validator("busy_core_slowdown")
     @classmethod
@@ -336,10 +359,21 @@ class SiteCalibration(Section):
             times *= words.get(str(value_at(options, name)), 1.0)
         return times
 
-    def slowdown_of(self, workload: str) -> float | None:
-        """Return how much slower a core is for a workload when all others are busy, if learnt."""
+    def slowdown_of_jobs(self, workload: str, options: object) -> float | None:
+        """Return how much slower a core is for a workload's jobs with these options when all others
+        are busy, if learnt."""
         given = self.busy_core_slowdown
-        return given.get(workload) if isinstance(given, dict) else given
+        usual = given.get(workload) if isinstance(given, dict) else given
+        own = [
+            words[word]
+            for name, words in self.busy_core_slowdown_of.get(workload, {}).items()
+            if (word := str(value_at(options, name))) in words
+        ]
+        if not own:
+            return usual
+        # What each word changes adds up.
+        base = usual or 0.0
+        return min(max(base + sum(each - base for each in own), 0.0), 0.99)
 
 
 class SiteTcp(Section):

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from headrace.analysis.read import read
 from headrace.calibration.cells import CalibrationPlan, calibration_plan
@@ -235,7 +236,7 @@ FORMATS = LOCAL.replace(
 
 
 def test_the_code_of_each_format_has_a_cpu_time_of_its_own(tmp_path: Path) -> None:
-    """Also with more slots, where only the first format is learnt from; and as a site file says."""
+    """And what busy neighbours cost it."""
     study, plan = planned(tmp_path, FORMATS)
     of = {trial.cell: trial.levels for trial in plan.every}
     assert {(of[c]["format"], of[c]["slots"], of[c]["cache"]) for c in plan.learn} == {
@@ -243,6 +244,7 @@ def test_the_code_of_each_format_has_a_cpu_time_of_its_own(tmp_path: Path) -> No
         ("ttree", 2, "cold"),
         ("ttree", 1, "warm"),
         ("rntuple", 1, "cold"),
+        ("rntuple", 2, "cold"),
     }
     assert {(of[c]["format"], of[c]["slots"]) for c in plan.check} == {("ttree", 4), ("rntuple", 4)}
     assert len(calibration_plan(study, FORMATS, 1).check) == 1
@@ -256,7 +258,14 @@ def test_the_code_of_each_format_has_a_cpu_time_of_its_own(tmp_path: Path) -> No
 
 
 def test_a_study_of_one_format_takes_the_cpu_time_of_that_format() -> None:
-    learnt = SiteCalibration(cpu={"scan": 2.0}, cpu_of={"scan": {"data.format": {"rntuple": 0.5}}})
+    learnt = SiteCalibration.model_validate(
+        {
+            "cpu": {"scan": 2.0},
+            "cpu_of": {"scan": {"data.format": {"rntuple": 0.5}}},
+            "busy_core_slowdown": {"scan": 0.2},
+            "busy_core_slowdown_of": {"scan": {"data.format": {"rntuple": 0.1}}},
+        }
+    )
     of = {
         name: Scan.Options.model_validate({"data": {"format": name}})
         for name in ("ttree", "rntuple")
@@ -264,6 +273,14 @@ def test_a_study_of_one_format_takes_the_cpu_time_of_that_format() -> None:
     assert learnt.cpu_of_jobs("scan", of["ttree"]) == 2.0
     assert learnt.cpu_of_jobs("scan", of["rntuple"]) == 1.0
     assert learnt.cpu_of_jobs("search", of["rntuple"]) == 1.0
+    assert learnt.slowdown_of_jobs("scan", of["ttree"]) == 0.2
+    assert learnt.slowdown_of_jobs("scan", of["rntuple"]) == pytest.approx(0.1)
+    assert learnt.slowdown_of_jobs("search", of["rntuple"]) is None
+    for value in (-0.1, 1.0):
+        with pytest.raises(ValidationError, match=r"scan\.data\.format\.rntuple = .*allowed"):
+            SiteCalibration.model_validate(
+                {"busy_core_slowdown_of": {"scan": {"data.format": {"rntuple": value}}}}
+            )
 
 
 HIDDEN = """

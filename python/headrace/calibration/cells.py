@@ -121,14 +121,17 @@ class _Choice:
         base = self._base(group)
         if base is None:
             return []
-        changes: list[Cell] = [{}]
-        for name in (self.slots, self.nodes):
-            few = None if name is None else _few(self._levels(name, group))
-            if name is not None and few is not None:
-                changes.append({name: few})
+        few = _few(self._levels(self.slots, group))
+        few_slots: list[Cell] = [] if few is None else [{self.slots: few}]
+        changes: list[Cell] = [{}, *few_slots]
+        few_nodes = None if self.nodes is None else _few(self._levels(self.nodes, group))
+        if self.nodes is not None and few_nodes is not None:
+            changes.append({self.nodes: few_nodes})
         if self.cache is not None and "warm" in self._levels(self.cache, group):
             changes.append({self.cache: "warm"})
-        changes += self._words(group, base)
+        for word in self._words(group, base):
+            # What other code costs, and what it loses to busy neighbours.
+            changes += [{**word, **slots} for slots in ({}, *few_slots)]
         wanted = {key({**base.levels, **change}) for change in changes}
         return [trial.cell for trial in group if key(trial.levels) in wanted]
 

@@ -10,12 +10,14 @@ from typing import Literal
 
 from headrace.calibration.choices import Choices, most_common
 from headrace.scenario import Scenario
-from headrace.site import OF_WORKLOADS, SiteCalibration, TargetCalibration
+from headrace.site import OF_CODE, OF_WORKLOADS, SiteCalibration, TargetCalibration
 from headrace.units import format_bytes_per_s
 
 Unit = Literal["times", "s", "bytes/s", "share"]
 _IN_PROCESS = ("xrootd", "eos", "hdfs")
 """Kinds of services whose client is a library that each job starts; kernels mount the others."""
+_BUSY: tuple[float, float, float, Unit] = (0.05, 0.0, 0.7, "share")
+"""Start and bounds of what a core loses to busy neighbours."""
 _PARTS = re.compile(r'"([^"]*)"|([^."]+)')
 """Parts of a dotted name."""
 
@@ -107,8 +109,9 @@ def learnables(cells: Sequence[ModelledCell], several_slots: bool) -> list[Learn
         if _computes(cell.scenario):
             name = cell.workload
             add(Learnable(("cpu", name), 1.0, 0.05, 20.0, "times", workload=name))
-            for each in _of_choices(cell, usual[name]):
-                add(each)
+            for choice in _other_code(cell, usual[name]):
+                place = ("cpu_of", name, *choice)
+                add(Learnable(place, 1.0, 0.05, 20.0, "times", workload=name, choice=choice))
         else:
             add(Learnable(("call",), 1e-6, 1e-7, 1e-3, "s"))
             add(Learnable(("copy_rate",), 8e9, 1e8, 1e11, "bytes/s"))
@@ -117,27 +120,16 @@ def learnables(cells: Sequence[ModelledCell], several_slots: bool) -> list[Learn
         if several_slots:
             # What waits for memory loses more to busy neighbours than what computes in its cache.
             name = cell.workload
-            place = ("busy_core_slowdown", name)
-            add(Learnable(place, 0.05, 0.0, 0.7, "share", workload=name))
+            add(Learnable(("busy_core_slowdown", name), *_BUSY, workload=name))
+            for choice in _other_code(cell, usual[name]):
+                place = ("busy_core_slowdown_of", name, *choice)
+                add(Learnable(place, *_BUSY, workload=name, choice=choice))
     return list(found.values())
 
 
-def _of_choices(cell: ModelledCell, usual: Choices) -> list[Learnable]:
-    """Return what other code than the usual one costs, as a multiple of the usual code's."""
-    name = cell.workload
-    return [
-        Learnable(
-            ("cpu_of", name, each, word),
-            1.0,
-            0.05,
-            20.0,
-            "times",
-            workload=name,
-            choice=(each, word),
-        )
-        for each, word in cell.choices.items()
-        if word != usual[each]
-    ]
+def _other_code(cell: ModelledCell, usual: Choices) -> list[tuple[str, str]]:
+    """Return the fields and words of a cell that are not the usual ones."""
+    return [(each, word) for each, word in cell.choices.items() if word != usual[each]]
 
 
 def _computes(scenario: Scenario) -> bool:
@@ -247,14 +239,15 @@ def _drive_values(scenario: Scenario, target: str) -> tuple[dict[str, float], st
 def as_calibration(values: Mapping[str, float]) -> SiteCalibration:
     """Return learnt values, given by dotted path, as the table of a site."""
     of_workloads: dict[str, dict[str, float]] = {}
-    of_choices: dict[str, dict[str, dict[str, float]]] = {}
+    of_choices: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
     targets: dict[str, dict[str, float]] = {}
     node: dict[str, float] = {}
     for name, value in values.items():
         first, *rest = (quoted or plain for quoted, plain in _PARTS.findall(name))
-        if first == "cpu_of":
+        if first in OF_CODE:
             workload, of, word = rest
-            of_choices.setdefault(workload, {}).setdefault(of, {})[word] = value
+            table = of_choices.setdefault(first, {}).setdefault(workload, {})
+            table.setdefault(of, {})[word] = value
         elif first in OF_WORKLOADS:
             of_workloads.setdefault(first, {})[rest[0]] = value
         elif first == "target":
@@ -265,7 +258,7 @@ def as_calibration(values: Mapping[str, float]) -> SiteCalibration:
         {
             **node,
             **of_workloads,
-            "cpu_of": of_choices,
+            **of_choices,
             "target": {name: TargetCalibration(**each) for name, each in targets.items()},  # pyright: ignore[reportArgumentType]
         }
     )

@@ -42,34 +42,36 @@ def skim_with_root(
     settings = snapshot_options(data.format, data.codec, data.level)
     totals = RootTotals()
     files: list[Path] = []
-    for number, span in enumerate(spans_of(job)):
-        path = job.scratch / f"skim-{job.slot}-{number}.root"
-        with (
-            implicit_threads(module, options.threads),
-            counted(span.file, data.format == "rntuple", totals) as source,
-            plain_name(str(job.scratch)) as scratch,
-        ):
-            # RDataFrame silently reads a recovered file, or one that bypasses its server.
-            module.headrace.opened(source).Close()
-            frame = module.RDataFrame(TREE_NAME, source)
-            total = int(frame.Count().GetValue())
-            columns = [str(column) for column in frame.GetColumnNames() if "." not in str(column)]
-            columns = [column for column in columns if not column.startswith("R_rdf_sizeof")]
-            lanes = nothing_done(options, columns)
-            module.headrace.fed_lanes = lanes.kernel
-            module.headrace.fed_offset_bytes = 4 if data.format == "ttree" else 8
-            asked = total - span.first_event if span.events is None else span.events
-            stop = span.first_event + max(1, round(asked * fraction))
-            # RDataFrame's Range has one thread; several threads read whole files.
-            chosen = frame if options.threads > 1 else frame.Range(span.first_event, stop)
-            read = chosen.Filter(feeding(columns))
-            kept = read.Filter(f"{_LEPTONS} >= {min_leptons}")
-            survivors, events = kept.Count(), read.Count()
-            kept.Snapshot(TREE_NAME, f"{scratch}/{path.name}", columns, settings)
-            totals.found += int(survivors.GetValue())
-            totals.add(span.file, int(events.GetValue()))
-            totals.bytes_uncompressed += lanes.bytes_uncompressed
-        files.append(path)
+    with implicit_threads(module, options.threads):
+        for number, span in enumerate(spans_of(job)):
+            path = job.scratch / f"skim-{job.slot}-{number}.root"
+            with (
+                counted(span.file, data.format == "rntuple", totals) as source,
+                plain_name(str(job.scratch)) as scratch,
+            ):
+                # RDataFrame silently reads a recovered file, or one that bypasses its server.
+                module.headrace.opened(source).Close()
+                frame = module.RDataFrame(TREE_NAME, source)
+                total = int(frame.Count().GetValue())
+                columns = [
+                    str(column) for column in frame.GetColumnNames() if "." not in str(column)
+                ]
+                columns = [column for column in columns if not column.startswith("R_rdf_sizeof")]
+                lanes = nothing_done(options, columns)
+                module.headrace.fed_lanes = lanes.kernel
+                module.headrace.fed_offset_bytes = 4 if data.format == "ttree" else 8
+                asked = total - span.first_event if span.events is None else span.events
+                stop = span.first_event + max(1, round(asked * fraction))
+                # RDataFrame's Range has one thread; several threads read whole files.
+                chosen = frame if options.threads > 1 else frame.Range(span.first_event, stop)
+                read = chosen.Filter(feeding(columns))
+                kept = read.Filter(f"{_LEPTONS} >= {min_leptons}")
+                survivors, events = kept.Count(), read.Count()
+                kept.Snapshot(TREE_NAME, f"{scratch}/{path.name}", columns, settings)
+                totals.found += int(survivors.GetValue())
+                totals.add(span.file, int(events.GetValue()))
+                totals.bytes_uncompressed += lanes.bytes_uncompressed
+            files.append(path)
     totals.finish(options, job, whole=fraction == 1.0)
     return totals, files
 

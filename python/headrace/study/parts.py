@@ -18,7 +18,7 @@ from headrace import workloads as workload_package
 from headrace.catalog import entry
 from headrace.document import FieldPath
 from headrace.errors import StudyError
-from headrace.site import Site
+from headrace.site import OF_CODE, Site
 from headrace.study.fields import anchor_drives, anchored_fields, entry_names
 from headrace.study.model import NamedPlugin
 from headrace.validation import Model, Problems
@@ -192,7 +192,7 @@ class PartsReader:
         learnt = site.calibration
         for field, given, known in (
             ("cpu", learnt.cpu, workloads),
-            ("cpu_of", learnt.cpu_of, workloads),
+            *((name, getattr(learnt, name), workloads) for name in OF_CODE),
             ("target", learnt.target, targets),
         ):
             for name in given:

@@ -25,11 +25,12 @@ def calibrated(
 ) -> Scenario:
     """Return a copy of the scenario of a cell with the learnt values of its parts."""
     cpu = learnt.cpu_of_jobs(workload, workload_options)
+    slowdown = learnt.slowdown_of_jobs(workload, workload_options)
     own = learnt.target.get(target)
     create = learnt.create if own is None or own.create is None else own.create
     made: Scenario = {
         **scenario,
-        "nodes": [_node(each, learnt, workload, create) for each in scenario["nodes"]],
+        "nodes": [_node(each, learnt, slowdown, create) for each in scenario["nodes"]],
         "profiles": [_profile(each, cpu) for each in scenario["profiles"]],
     }
     return made if own is None else _with_target(made, own, target)
@@ -56,7 +57,9 @@ def _scaled_step(step: dict[str, object], factor: float) -> dict[str, object]:
     return step
 
 
-def _node(host: HostSpec, learnt: SiteCalibration, workload: str, create: float | None) -> HostSpec:
+def _node(
+    host: HostSpec, learnt: SiteCalibration, slowdown: float | None, create: float | None
+) -> HostSpec:
     made = cast("HostSpec", {**host})
     if learnt.call is not None:
         made["call_ns"] = round(learnt.call * 1e9)
@@ -65,7 +68,7 @@ def _node(host: HostSpec, learnt: SiteCalibration, workload: str, create: float 
     if create is not None:
         for name in ("create_ns", "remove_ns"):
             made[name] = round(host.get(name, 0) * create)
-    if (slowdown := learnt.slowdown_of(workload)) is not None:
+    if slowdown is not None:
         made["sharing"] = {**host.get("sharing", {}), "busy_core_slowdown": slowdown}
     return made
 
