@@ -273,7 +273,7 @@ def _leaves(of: dict[str, dict[str, dict[str, float]]]) -> Iterator[tuple[str, f
 
 OF_CODE = ("cpu_of", "busy_core_slowdown_of")
 """Tables of `[site.calibration]` with values for each workload, field and word."""
-OF_WORKLOADS = ("cpu", "busy_core_slowdown", *OF_CODE)
+OF_WORKLOADS = ("cpu", "cpu_spread", "busy_core_slowdown", *OF_CODE)
 """Tables of `[site.calibration]` with values for each workload."""
 
 
@@ -288,6 +288,18 @@ class SiteCalibration(Section):
         default_factory=dict[str, dict[str, dict[str, float]]],
         description="workload.field.word = CPU time of jobs that have this word for a field of "
         'their workload (`data.format = "rntuple"`), as a multiple of that of others',
+    )
+    cpu_spread: dict[str, float] = Field(
+        default_factory=dict[str, float],
+        description="workload = by which share the CPU times of its jobs differ: each job's is "
+        "multiplied by a factor drawn uniformly from 1 - share to 1 + share",
+    )
+    cpu_variation: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="standard deviation over mean of the pieces of CPU work between a job's reads; "
+        "0: equal, 1: exponentially distributed",
     )
     call: Seconds | None = Field(
         None, ge=0, description="CPU time of a read or write call on a node"
@@ -342,7 +354,7 @@ class SiteCalibration(Section):
                 raise ValueError(f"{name} = {value:g}; allowed: 0.001 to 1000")
         return given
 
-    @field_validator("busy_core_slowdown")
+    @field_validator("busy_core_slowdown", "cpu_spread")
     @classmethod
     def _shares(cls, slowdown: float | dict[str, float]) -> float | dict[str, float]:
         given = slowdown if isinstance(slowdown, dict) else {"": slowdown}

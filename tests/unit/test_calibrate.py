@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,8 @@ from headrace.calibration.fitting import MeasuredCell, SiteFit, fit
 from headrace.calibration.observed import ObservedCell, observed
 from headrace.calibration.parameters import as_calibration, learnables
 from headrace.calibration.running import SimulatedCells, site_facts, with_facts
-from headrace.calibration.site_file import SiteFacts
+from headrace.calibration.site_file import SiteFacts, site_text, with_site
+from headrace.calibration.spread import PIECES_VARY, Repeats, cpu_spreads
 from headrace.calibration.verdict import PredictedCell, judge
 from headrace.catalog.load import ROOT
 from headrace.engine.simulate.calibrated import calibrated
@@ -281,6 +283,28 @@ def test_a_study_of_one_format_takes_the_cpu_time_of_that_format() -> None:
             SiteCalibration.model_validate(
                 {"busy_core_slowdown_of": {"scan": {"data.format": {"rntuple": value}}}}
             )
+
+
+def test_how_much_jobs_differ_comes_back(tmp_path: Path) -> None:
+    """From repeats, and in the simulation of a study with the site that was learnt."""
+    study, plan = planned(tmp_path, LOCAL)
+    trial = next(t for t in plan.every if (t.workload, t.levels["slots"]) == ("scan", 4))
+    hidden = SiteCalibration.model_validate({"cpu_spread": {"scan": 0.3}})
+    seen: list[ObservedCell] = []
+    for seed in range(12):
+        cells = SimulatedCells(plan.study, SiteFacts(), lambda: False)
+        seen += [cell for cell in cells.simulate(hidden, [replace(trial, seed=seed)]) if cell]
+    found = cpu_spreads([Repeats("scan", 4, seen), Repeats("search", 4, seen[:1])])
+    assert found == {"scan": pytest.approx(0.3, rel=0.3)}
+    # Jobs that are alike, and too few repeats, say nothing.
+    assert not cpu_spreads([Repeats("scan", 4, seen[:1] * 12), Repeats("search", 4, seen[:4])])
+
+    file = tmp_path / "site.toml"
+    file.write_text(site_text(SiteFit((), (), 0), SiteFacts(cpu_spread=found), ["From repeats."]))
+    loaded, _ = with_site(study, LOCAL, file)
+    made = SimulatedCells(loaded, SiteFacts(), lambda: False).scenario(trial)
+    assert made["run"].get("cpu_spread") == pytest.approx(found["scan"], abs=0.005)
+    assert made["run"].get("cpu_variation") == PIECES_VARY
 
 
 HIDDEN = """

@@ -20,6 +20,7 @@ from headrace.calibration.parameters import (
     learnables,
 )
 from headrace.calibration.site_file import SiteFacts
+from headrace.calibration.spread import PIECES_VARY, Repeats, cpu_spreads
 from headrace.calibration.verdict import PredictedCell, SiteVerdict, judge, nearest
 from headrace.engine.simulate.calibrated import calibrated
 from headrace.engine.simulate.checking import not_modelled
@@ -35,6 +36,8 @@ from headrace.study.resolve import resolve
 from headrace.system.machine_facts import reads_ahead_in_large_folios
 
 Say = Callable[[str], None]
+REPEATS = 4
+"""Simulations of a cell whose jobs differ by chance."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class SimulatedCells:
 
     def __init__(self, study: Study, facts: SiteFacts, cancelled: Callable[[], bool]) -> None:
         self._study = with_facts(study, facts)
+        self._spread = dict(facts.cpu_spread)
         self._cancelled = cancelled
         self._made: dict[str, tuple[PreparedTrial, Scenario]] = {}
 
@@ -87,32 +91,40 @@ class SimulatedCells:
     def simulate(
         self, learnt: SiteCalibration, trials: Sequence[Trial]
     ) -> list[ObservedCell | None]:
-        """Return what each cell gives. Raises InterruptedRunError when cancelled."""
-        prepared = [self._prepared(trial) for trial in trials]
-        texts = [
-            json.dumps(
-                calibrated(
-                    made,
-                    learnt,
-                    each.trial.target,
-                    each.trial.workload,
-                    each.resolved.workload_options,
-                )
-            )
-            for each, made in prepared
-        ]
-        found: list[ObservedCell | None] = [None] * len(trials)
+        """Return what each cell gives, the mean of `REPEATS` where its jobs differ.
 
-        def finished(index: int, outcome: str | None, refusal: ScenarioRefusal | None) -> bool:
-            made = prepared[index][0].simulated(outcome, refusal)
-            if made.record.validity.valid:
-                found[index] = of_record(made.record.with_jobs(made.jobs))
+        Raises InterruptedRunError when cancelled.
+        """
+        if self._spread:
+            differ = {"cpu_spread": self._spread, "cpu_variation": PIECES_VARY}
+            learnt = learnt.model_copy(update=differ)
+        runs: list[tuple[int, PreparedTrial, str]] = []
+        for index, trial in enumerate(trials):
+            prepared, scenario = self._prepared(trial)
+            made = calibrated(
+                scenario,
+                learnt,
+                trial.target,
+                trial.workload,
+                prepared.resolved.workload_options,
+            )
+            for repeat in range(REPEATS if trial.workload in self._spread else 1):
+                seeded: Scenario = {**made, "seed": made["seed"] + repeat}
+                runs.append((index, prepared, json.dumps(seeded)))
+        found: list[list[ObservedCell]] = [[] for _ in trials]
+
+        def finished(number: int, outcome: str | None, refusal: ScenarioRefusal | None) -> bool:
+            index, prepared, _ = runs[number]
+            made = prepared.simulated(outcome, refusal)
+            seen = of_record(made.record.with_jobs(made.jobs))
+            if made.record.validity.valid and seen is not None:
+                found[index].append(seen)
             return not self._cancelled()
 
-        Cores().run(texts, finished, self._cancelled)
+        Cores().run([text for _, _, text in runs], finished, self._cancelled)
         if self._cancelled():
             raise InterruptedRunError("stopped")
-        return found
+        return [mean(each) if each else None for each in found]
 
 
 def with_facts(study: Study, facts: SiteFacts) -> Study:
@@ -168,7 +180,8 @@ def learn(
 
     Raises HeadraceError when no cell can be learnt from.
     """
-    measured = _measured(records)
+    trials = _trials(records)
+    measured = {cell: mean(each) for cell, each in trials.items()}
     facts = site_facts(study, records)
     simulated = SimulatedCells(_as_catalogued(plan.study), facts, cancelled)
     learnt_from = [t for t in plan.every if t.cell in plan.learn and t.cell in measured]
@@ -185,6 +198,11 @@ def learn(
     ]
     slots = {trial.cell: _jobs(simulated.scenario(trial)) for trial in plan.every}
     free = learnables(modelled, len({slots[trial.cell] for trial in learnt_from}) > 1)
+    spread = cpu_spreads(
+        Repeats(trial.workload, slots[trial.cell], trials[trial.cell]) for trial in learnt_from
+    )
+    facts = replace(facts, cpu_spread=spread)
+    simulated = SimulatedCells(_as_catalogued(plan.study), facts, cancelled)
     say(f"fitting {len(free)} parameters to {len(cells)} cells")
 
     def simulate(values: dict[str, float], numbers: Sequence[int]) -> list[ObservedCell | None]:
@@ -228,14 +246,14 @@ def _as_catalogued(study: Study) -> Study:
     return replace(study, site=site)
 
 
-def _measured(records: Records) -> dict[str, ObservedCell]:
-    """Return the mean of the valid trials of each cell."""
+def _trials(records: Records) -> dict[str, list[ObservedCell]]:
+    """Return the valid trials of each cell."""
     trials: dict[str, list[ObservedCell]] = {}
     for row in valid_trials(records).to_dict("records"):
         found = observed({str(name): value for name, value in row.items()})
         if found is not None:
             trials.setdefault(str(row["cell"]), []).append(found)
-    return {cell: mean(each) for cell, each in trials.items()}
+    return trials
 
 
 def _jobs(scenario: Scenario) -> int:

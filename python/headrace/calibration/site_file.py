@@ -11,6 +11,7 @@ from typing import Any, cast
 import tomlkit
 
 from headrace.calibration.fitting import SiteFit
+from headrace.calibration.spread import PIECES_VARY
 from headrace.document import read_document
 from headrace.errors import RefusedError, StudyError
 from headrace.records.place import check_place
@@ -31,6 +32,8 @@ class SiteFacts:
     """Of `[site.node]`."""
     one_machine: bool = False
     """Nodes and servers were on one machine, and shared its cores."""
+    cpu_spread: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Workload -> by which share the CPU times of its jobs differed."""
 
 
 def site_text(fit: SiteFit, facts: SiteFacts, words: Sequence[str]) -> str:
@@ -48,6 +51,11 @@ def site_text(fit: SiteFit, facts: SiteFacts, words: Sequence[str]) -> str:
             *(f"{name} = {_value(each)}" for name, each in facts.node.items()),
         ]
     tables: dict[tuple[str, ...], list[str]] = {("site", "calibration"): []}
+    if facts.cpu_spread:
+        tables["site", "calibration"].append(f"cpu_variation = {PIECES_VARY:g}  # not learnt")
+        tables["site", "calibration", "cpu_spread"] = [
+            f"{_key(name)} = {share:.2g}" for name, share in facts.cpu_spread.items()
+        ]
     for each in fit.learnt:
         *place, name = each.parameter.path
         said = f"{each.parameter.words(each.low)} to {each.parameter.words(each.high)}"

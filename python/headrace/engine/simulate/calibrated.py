@@ -10,7 +10,16 @@ import copy
 from collections.abc import Sequence
 from typing import Any, cast
 
-from headrace.scenario import DriveSpec, HostSpec, Profile, Scenario, ServiceSpec, Step, VolumeSpec
+from headrace.scenario import (
+    DriveSpec,
+    HostSpec,
+    Profile,
+    RunSpec,
+    Scenario,
+    ServiceSpec,
+    Step,
+    VolumeSpec,
+)
 from headrace.site import SiteCalibration, TargetCalibration
 
 _CPU_FIELDS = ("cpu_ns", "cpu_after_ns", "cpu_ns_per_event")
@@ -33,7 +42,19 @@ def calibrated(
         "nodes": [_node(each, learnt, slowdown, create) for each in scenario["nodes"]],
         "profiles": [_profile(each, cpu) for each in scenario["profiles"]],
     }
+    made["run"] = _varied(scenario["run"], learnt, workload)
     return made if own is None else _with_target(made, own, target)
+
+
+def _varied(run: RunSpec, learnt: SiteCalibration, workload: str) -> RunSpec:
+    """Return the run with jobs that differ as learnt, unless the workload says how they do."""
+    made = cast("RunSpec", {**run})
+    spread = learnt.cpu_spread.get(workload)
+    if spread is not None:
+        made.setdefault("cpu_spread", spread)
+    if learnt.cpu_variation is not None:
+        made.setdefault("cpu_variation", learnt.cpu_variation)
+    return made
 
 
 def _profile(profile: Profile, factor: float) -> Profile:
