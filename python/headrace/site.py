@@ -294,13 +294,6 @@ class SiteCalibration(Section):
         description="workload = by which share the CPU times of its jobs differ: each job's is "
         "multiplied by a factor drawn uniformly from 1 - share to 1 + share",
     )
-    cpu_variation: float | None = Field(
-        None,
-        ge=0,
-        le=1,
-        description="standard deviation over mean of the pieces of CPU work between a job's reads; "
-        "0: equal, 1: exponentially distributed",
-    )
     call: Seconds | None = Field(
         None, ge=0, description="CPU time of a read or write call on a node"
     )

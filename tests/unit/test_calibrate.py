@@ -21,9 +21,9 @@ from headrace.calibration.cells import CalibrationPlan, calibration_plan
 from headrace.calibration.fitting import MeasuredCell, SiteFit, fit
 from headrace.calibration.observed import ObservedCell, observed
 from headrace.calibration.parameters import as_calibration, learnables
-from headrace.calibration.running import SimulatedCells, site_facts, with_facts
+from headrace.calibration.running import REPEATS, SimulatedCells, site_facts, with_facts
 from headrace.calibration.site_file import SiteFacts, site_text, with_site
-from headrace.calibration.spread import PIECES_VARY, Repeats, cpu_spreads
+from headrace.calibration.spread import RepeatedCell, cpu_spreads
 from headrace.calibration.verdict import PredictedCell, judge
 from headrace.catalog.load import ROOT
 from headrace.engine.simulate.calibrated import calibrated
@@ -50,7 +50,7 @@ kind = "scan"
 data = { events = 60_000, files = 4 }
 [workload.search]
 kind = "analysis"
-data = { events = 15_000, files = 4 }
+data = { events = 100_000, files = 4 }
 [factors]
 workload = ["scan", "search"]
 slots = [1, 2, 4]
@@ -294,17 +294,19 @@ def test_how_much_jobs_differ_comes_back(tmp_path: Path) -> None:
     for seed in range(12):
         cells = SimulatedCells(plan.study, SiteFacts(), lambda: False)
         seen += [cell for cell in cells.simulate(hidden, [replace(trial, seed=seed)]) if cell]
-    found = cpu_spreads([Repeats("scan", 4, seen), Repeats("search", 4, seen[:1])])
+    jobs = 4 * REPEATS  # of which each is the mean
+    found = cpu_spreads([RepeatedCell("scan", jobs, seen), RepeatedCell("search", 4, seen[:1])])
     assert found == {"scan": pytest.approx(0.3, rel=0.3)}
     # Jobs that are alike, and too few repeats, say nothing.
-    assert not cpu_spreads([Repeats("scan", 4, seen[:1] * 12), Repeats("search", 4, seen[:4])])
+    assert not cpu_spreads(
+        [RepeatedCell("scan", 4, seen[:1] * 12), RepeatedCell("search", 4, seen[:4])]
+    )
 
     file = tmp_path / "site.toml"
     file.write_text(site_text(SiteFit((), (), 0), SiteFacts(cpu_spread=found), ["From repeats."]))
     loaded, _ = with_site(study, LOCAL, file)
     made = SimulatedCells(loaded, SiteFacts(), lambda: False).scenario(trial)
     assert made["run"].get("cpu_spread") == pytest.approx(found["scan"], abs=0.005)
-    assert made["run"].get("cpu_variation") == PIECES_VARY
 
 
 HIDDEN = """

@@ -29,6 +29,7 @@ impl World<'_> {
             pending_cpu_ns: 0,
             cpu_factor,
             variation: run.cpu_variation,
+            owed_ns: 0.0,
             stream,
             ranges: Vec::new(),
             next_range: 0,
@@ -101,7 +102,7 @@ impl World<'_> {
         let t = &mut self.tasks[task];
         let mut work = cpu_ns as f64 * t.cpu_factor;
         if t.variation > 0.0 && cpu_ns > 0 {
-            work *= 1.0 - t.variation + t.variation * t.stream.exponential(1.0);
+            work = t.varied(work);
         }
         let work = work as u64 + std::mem::take(&mut t.pending_cpu_ns);
         if work == 0 {

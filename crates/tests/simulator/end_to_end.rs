@@ -90,6 +90,28 @@ fn nodes_that_share_nothing_run_apart_and_give_the_same_on_any_number_of_threads
 }
 
 #[test]
+fn pieces_of_work_vary_and_whole_jobs_do_not() {
+    const PIECE_NS: f64 = 2e6;
+    let on_cpu_ns = |pieces: u32, jobs: u32| -> Vec<f64> {
+        let mut scenario = text();
+        scenario["run"]["cpu_variation"] = json!(0.2);
+        scenario["run"]["load"]["jobs"] = json!(jobs);
+        scenario["profiles"][0]["steps"] = json!([{"do": "repeat", "times": pieces, "steps": [{"do": "compute", "cpu_ns": PIECE_NS as u64}]}]);
+        let outcome = run(&Scenario::from_json(&scenario.to_string()).unwrap()).unwrap();
+        outcome.jobs.iter().map(|job| job.ledger.on_cpu_ns as f64).collect()
+    };
+    // A job of one piece has nothing to give back: half of the variance.
+    let single = on_cpu_ns(1, 2000);
+    let square = |ns: &f64| (ns / PIECE_NS - 1.0).powi(2);
+    let variance = single.iter().map(square).sum::<f64>() / single.len() as f64;
+    assert!((variance - 0.5 * 0.2f64.powi(2)).abs() < 0.002, "{variance}");
+    // One of many pieces takes as long as given, but for what its last piece owes.
+    for ns in on_cpu_ns(500, 6) {
+        assert!((ns - 500.0 * PIECE_NS).abs() < 0.25 * PIECE_NS, "{ns}");
+    }
+}
+
+#[test]
 fn a_cancelled_run_says_so() {
     let cancel = std::sync::atomic::AtomicBool::new(true);
     let mut scenario = text();

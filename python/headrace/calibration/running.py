@@ -20,7 +20,7 @@ from headrace.calibration.parameters import (
     learnables,
 )
 from headrace.calibration.site_file import SiteFacts
-from headrace.calibration.spread import PIECES_VARY, Repeats, cpu_spreads
+from headrace.calibration.spread import RepeatedCell, cpu_spreads
 from headrace.calibration.verdict import PredictedCell, SiteVerdict, judge, nearest
 from headrace.engine.simulate.calibrated import calibrated
 from headrace.engine.simulate.checking import not_modelled
@@ -96,8 +96,7 @@ class SimulatedCells:
         Raises InterruptedRunError when cancelled.
         """
         if self._spread:
-            differ = {"cpu_spread": self._spread, "cpu_variation": PIECES_VARY}
-            learnt = learnt.model_copy(update=differ)
+            learnt = learnt.model_copy(update={"cpu_spread": self._spread})
         runs: list[tuple[int, PreparedTrial, str]] = []
         for index, trial in enumerate(trials):
             prepared, scenario = self._prepared(trial)
@@ -108,7 +107,8 @@ class SimulatedCells:
                 trial.workload,
                 prepared.resolved.workload_options,
             )
-            for repeat in range(REPEATS if trial.workload in self._spread else 1):
+            differ = any(made["run"].get(name) for name in ("cpu_spread", "cpu_variation"))
+            for repeat in range(REPEATS if differ else 1):
                 seeded: Scenario = {**made, "seed": made["seed"] + repeat}
                 runs.append((index, prepared, json.dumps(seeded)))
         found: list[list[ObservedCell]] = [[] for _ in trials]
@@ -199,7 +199,7 @@ def learn(
     slots = {trial.cell: _jobs(simulated.scenario(trial)) for trial in plan.every}
     free = learnables(modelled, len({slots[trial.cell] for trial in learnt_from}) > 1)
     spread = cpu_spreads(
-        Repeats(trial.workload, slots[trial.cell], trials[trial.cell]) for trial in learnt_from
+        RepeatedCell(trial.workload, slots[trial.cell], trials[trial.cell]) for trial in learnt_from
     )
     facts = replace(facts, cpu_spread=spread)
     simulated = SimulatedCells(_as_catalogued(plan.study), facts, cancelled)

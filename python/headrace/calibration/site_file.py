@@ -11,7 +11,6 @@ from typing import Any, cast
 import tomlkit
 
 from headrace.calibration.fitting import SiteFit
-from headrace.calibration.spread import PIECES_VARY
 from headrace.document import read_document
 from headrace.errors import RefusedError, StudyError
 from headrace.records.place import check_place
@@ -52,7 +51,6 @@ def site_text(fit: SiteFit, facts: SiteFacts, words: Sequence[str]) -> str:
         ]
     tables: dict[tuple[str, ...], list[str]] = {("site", "calibration"): []}
     if facts.cpu_spread:
-        tables["site", "calibration"].append(f"cpu_variation = {PIECES_VARY:g}  # not learnt")
         tables["site", "calibration", "cpu_spread"] = [
             f"{_key(name)} = {share:.2g}" for name, share in facts.cpu_spread.items()
         ]

@@ -18,16 +18,12 @@ from headrace.calibration.observed import ObservedCell
 LEAST = 0.01
 """Smaller spreads change nothing that could be seen."""
 MOST = 0.5
-PIECES_VARY = 0.13
-"""Standard deviation over mean of the CPU times of a job's pieces of work between two reads: of 48
-baskets of one branch, each decompressed and histogrammed three times with uproot on an idle machine
-(2026-11-27; 11 to 16 %). Records have sums of jobs only, so it is not learnt."""
 _FEWEST = 4
 """Fewest degrees of freedom of an estimate."""
 
 
 @dataclass(frozen=True)
-class Repeats:
+class RepeatedCell:
     """The valid trials of one cell."""
 
     workload: str
@@ -36,7 +32,7 @@ class Repeats:
     trials: Sequence[ObservedCell]
 
 
-def cpu_spreads(cells: Iterable[Repeats]) -> dict[str, float]:
+def cpu_spreads(cells: Iterable[RepeatedCell]) -> dict[str, float]:
     """Return for each workload by which share the CPU times of its jobs differ, at most.
 
     A job's CPU time is multiplied by a factor drawn uniformly from 1 - share to 1 + share, which

@@ -52,7 +52,6 @@ def modelled_reading(
         raise HeadraceError("jobs that are fed by packets have one thread: threads = 1")
     layout = data.layout
     cost = costs.READING[options.reader, data.format]
-    byte_ns = cost.byte_ns + (costs.DECOMPRESSION_NS[data.codec] if data.compressed else 0.0)
     access = "mapped" if options.reader == "uproot" and options.access == "mmap" else "buffered"
     page_by_page = options.reader == "uproot" and data.format == "rntuple"
     ahead = CLUSTERS_AHEAD if options.reader != "uproot" and data.format == "rntuple" else 0
@@ -70,12 +69,7 @@ def modelled_reading(
     steps = _opening(options, layout, cost.open_ns + cost.listed_ns * len(layout.pieces), access)
     worked: list[list[Step]] = []
     for run in runs:
-        work = round(
-            costs.STEP_NS[options.reader]
-            + cost.piece_ns * run.pieces
-            + byte_ns * run.uncompressed_bytes
-            + event_ns * run.events
-        )
+        work = _work_ns(options, data, run) + event_ns * run.events
         each = work // (len(run.ranges) + 1) if page_by_page else 0
         step = _run_step(run, work, each, access)
         if ahead:
@@ -91,7 +85,19 @@ def modelled_reading(
         memory_bytes=JOB_MEMORY_BYTES,
         events=sum(run.events for run in runs),
         packets=_packets(layout, runs),
+        run={"cpu_variation": costs.PIECES_VARY},
         description={"layout": data.description},
+    )
+
+
+def _work_ns(options: ReadingOptions, data: ModelledData, run: Asked) -> int:
+    """Return the CPU time of reading a run of events."""
+    cost = costs.READING[options.reader, data.format]
+    byte_ns = cost.byte_ns + (costs.DECOMPRESSION_NS[data.codec] if data.compressed else 0.0)
+    return round(
+        costs.STEP_NS[options.reader]
+        + cost.piece_ns * run.pieces
+        + byte_ns * run.uncompressed_bytes
     )
 
 

@@ -212,6 +212,8 @@ pub(crate) struct Task {
     pub pending_cpu_ns: u64,
     pub cpu_factor: f64,
     pub variation: f64,
+    /// CPU work that pieces so far took less than given.
+    pub owed_ns: f64,
     pub stream: Stream,
     pub ranges: Vec<(u64, u64)>,
     pub next_range: u32,
@@ -246,6 +248,16 @@ impl Task {
     /// Return whether its time is not in its job's ledger: a stager, or a reader.
     pub fn aside(&self) -> bool {
         self.copying.is_some() || self.ahead.is_reader
+    }
+
+    /// Return how long a piece of CPU work takes, which varies. Two uniform deviations of equal width
+    /// meet in each piece: one of its own, and that of the piece before, which it gives back.
+    pub fn varied(&mut self, work_ns: f64) -> f64 {
+        let half_width = self.variation * (3.0_f64 / 2.0).sqrt();
+        let deviation = half_width * (2.0 * self.stream.unit() - 1.0);
+        let varied = (work_ns * (1.0 + deviation) + self.owed_ns).max(0.0);
+        self.owed_ns += work_ns - varied;
+        varied
     }
 }
 

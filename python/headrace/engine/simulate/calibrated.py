@@ -14,7 +14,6 @@ from headrace.scenario import (
     DriveSpec,
     HostSpec,
     Profile,
-    RunSpec,
     Scenario,
     ServiceSpec,
     Step,
@@ -42,19 +41,9 @@ def calibrated(
         "nodes": [_node(each, learnt, slowdown, create) for each in scenario["nodes"]],
         "profiles": [_profile(each, cpu) for each in scenario["profiles"]],
     }
-    made["run"] = _varied(scenario["run"], learnt, workload)
+    if (spread := learnt.cpu_spread.get(workload)) is not None:
+        made["run"] = {"cpu_spread": spread, **scenario["run"]}
     return made if own is None else _with_target(made, own, target)
-
-
-def _varied(run: RunSpec, learnt: SiteCalibration, workload: str) -> RunSpec:
-    """Return the run with jobs that differ as learnt, unless the workload says how they do."""
-    made = cast("RunSpec", {**run})
-    spread = learnt.cpu_spread.get(workload)
-    if spread is not None:
-        made.setdefault("cpu_spread", spread)
-    if learnt.cpu_variation is not None:
-        made.setdefault("cpu_variation", learnt.cpu_variation)
-    return made
 
 
 def _profile(profile: Profile, factor: float) -> Profile:
