@@ -73,10 +73,12 @@ COMPARISON = Comparison(
         REFUSAL,
         "Trials that others may have cost more than 3 % of their time are measured again, whatever "
         "they measured, up to three times.",
-        "Two structures were chosen when earlier runs were known: nodes and servers share the "
-        "cores of this machine, and busy neighbours slow each workload's cores by its own share. "
-        "On one set of measurements they changed the median error from 8 to 7 %, and the largest "
-        "from 24 to 23 %.",
+        "Structures that were chosen when earlier runs were known: nodes and servers share the "
+        "cores of this machine, and busy neighbours slow each workload's cores by its own share "
+        "(on one set of measurements the median error changed from 8 to 7 %, and the largest from "
+        "24 to 23 %); each format has a CPU time and such a share of its own, and jobs differ "
+        "([models](models.md#jobs-that-differ)), which on another set changed the largest from 19 "
+        "to 13 %, and the median by less than 1 %.",
         "In runs before 2026-11-27 the simulation read ahead as kernels before 6.16 do: the "
         "analysis's file in 126 requests of the disk, Linux 6.18 in 179 ([large "
         "folios](models.md#page-cache-modelsrcpagecache)).",
