@@ -264,6 +264,12 @@ def value_at(options: object, field: str) -> object:
     return found
 
 
+def has_field(options: object, field: str) -> bool:
+    """Return whether options have one with this dotted name."""
+    *above, last = field.split(".")
+    return hasattr(value_at(options, ".".join(above)) if above else options, last)
+
+
 def _leaves(of: dict[str, dict[str, dict[str, float]]]) -> Iterator[tuple[str, float]]:
     for workload, fields in of.items():
         for name, words in fields.items():

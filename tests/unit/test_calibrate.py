@@ -384,14 +384,29 @@ def test_a_wrong_site_file_is_refused_by_line(tmp_path: Path, text: str, words: 
     assert words in str(caught.value)
 
 
-def test_learnt_values_of_other_studies_parts_are_left_out(tmp_path: Path) -> None:
-    text = HIDDEN + '[site.calibration.target.tape]\ndrive_read = "1 s"\n'
-    loaded = load_study(study_of(tmp_path, LOCAL), site=study_of(tmp_path, text, "site.toml"))
-    assert loaded.study.site is not None and loaded.study.site.calibration is not None
-    assert set(loaded.study.site.calibration.target) == {"here"}
+OTHERS = (
+    ('[site.calibration.target.tape]\ndrive_read = "1 s"\n', "target.tape"),
+    ("[site.calibration.cpu_spread]\nmerge = 0.1\n", "cpu_spread.merge"),
+    ('[site.calibration.cpu_of.scan."data.reader"]\nroot = 2.0\n', "cpu_of.scan.data.reader"),
+    (
+        "[site.calibration.busy_core_slowdown_of.scan.nosuch]\nroot = 0.1\n",
+        "busy_core_slowdown_of.scan.nosuch",
+    ),
+)
+
+
+@pytest.mark.parametrize(("text", "place"), OTHERS)
+def test_learnt_values_of_other_studies_parts_are_left_out(
+    tmp_path: Path, text: str, place: str
+) -> None:
+    file = study_of(tmp_path, HIDDEN + text, "site.toml")
+    loaded = load_study(study_of(tmp_path, LOCAL), site=file)
+    assert loaded.study.site is not None and (learnt := loaded.study.site.calibration) is not None
+    assert set(learnt.target) == {"here"} and not learnt.cpu_spread
+    assert not any(learnt.cpu_of.values()) and not any(learnt.busy_core_slowdown_of.values())
     # In a study file they are a mistake.
-    with pytest.raises(StudyError, match=r"site\.calibration\.target\.tape"):
-        load_study(study_of(tmp_path, LOCAL + text))
+    with pytest.raises(StudyError, match=re.escape(f"site.calibration.{place}")):
+        load_study(study_of(tmp_path, LOCAL + HIDDEN + text))
 
 
 @pytest.mark.parametrize(

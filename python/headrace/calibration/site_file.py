@@ -14,7 +14,7 @@ from headrace.calibration.fitting import SiteFit
 from headrace.document import read_document
 from headrace.errors import RefusedError, StudyError
 from headrace.records.place import check_place
-from headrace.site import OF_WORKLOADS, Site
+from headrace.site import OF_CODE, OF_WORKLOADS, Site, has_field
 from headrace.study.load import load_study_text
 from headrace.study.model import Study
 from headrace.validation import Problems
@@ -88,8 +88,8 @@ def check_out(file: Path) -> None:
 def with_site(study: Study, text: str, file: Path) -> tuple[Study, str]:
     """Return a study, and its text, with the `[site]` of a file put over its own.
 
-    Learnt values of targets and workloads that the study does not have are left out. Raises
-    StudyError for problems of the file.
+    Learnt values of targets, workloads and their fields that the study does not have are left out.
+    Raises StudyError for problems of the file.
     """
     document = read_document(file)
     problems = Problems(document)
@@ -133,4 +133,13 @@ def _of_study(site: dict[str, Any], study: Study) -> dict[str, Any]:
     for name, parts in places.items():
         if isinstance(kept.get(name), dict):
             kept[name] = {part: each for part, each in kept[name].items() if part in parts}
+    for name in OF_CODE:
+        kept[name] = {
+            part: {
+                field: words
+                for field, words in fields.items()
+                if has_field(study.workloads[part].options, field)
+            }
+            for part, fields in kept.get(name, {}).items()
+        }
     return {**site, "calibration": kept}

@@ -18,7 +18,7 @@ from headrace import workloads as workload_package
 from headrace.catalog import entry
 from headrace.document import FieldPath
 from headrace.errors import StudyError
-from headrace.site import OF_CODE, Site
+from headrace.site import OF_CODE, OF_WORKLOADS, Site, has_field
 from headrace.study.fields import anchor_drives, anchored_fields, entry_names
 from headrace.study.model import NamedPlugin
 from headrace.validation import Model, Problems
@@ -184,20 +184,28 @@ class PartsReader:
                 self.problems.choice(place, source, known, "no such target, nor server of the site")
 
     def check_calibrated(
-        self, site: Site | None, targets: Mapping[str, object], workloads: Mapping[str, object]
+        self,
+        site: Site | None,
+        targets: Mapping[str, object],
+        workloads: Mapping[str, NamedPlugin],
     ) -> None:
-        """Report learnt values of targets and workloads that the study does not have."""
+        """Report learnt values of targets and workloads that the study does not have, and of fields
+        that a workload does not have."""
         if site is None or site.calibration is None:
             return
         learnt = site.calibration
-        for field, given, known in (
-            ("cpu", learnt.cpu, workloads),
-            *((name, getattr(learnt, name), workloads) for name in OF_CODE),
-            ("target", learnt.target, targets),
-        ):
-            for name in given:
+        known = {**dict.fromkeys(OF_WORKLOADS, workloads), "target": targets}
+        for field, parts in known.items():
+            given = getattr(learnt, field)
+            for name in given if isinstance(given, dict) else ():
                 place: FieldPath = ("site", "calibration", field, name)
-                self.problems.choice(place, name, list(known), "no such part of the study")
+                self.problems.choice(place, name, list(parts), "no such part of the study")
+        for field in OF_CODE:
+            for name, fields in getattr(learnt, field).items():
+                for each in fields if name in workloads else ():
+                    if not has_field(workloads[name].options, each):
+                        where: FieldPath = ("site", "calibration", field, name, each)
+                        self.problems.add(where, f"workload {name} has no such field", given=each)
 
     def check_own_files(
         self, path: FieldPath, options: BaseModel, *, at: FieldPath | None = None
