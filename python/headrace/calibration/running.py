@@ -111,19 +111,23 @@ class SimulatedCells:
             for repeat in range(REPEATS if differ else 1):
                 seeded: Scenario = {**made, "seed": made["seed"] + repeat}
                 runs.append((index, prepared, json.dumps(seeded)))
-        found: list[list[ObservedCell]] = [[] for _ in trials]
+        seen: dict[int, ObservedCell] = {}
 
         def finished(number: int, outcome: str | None, refusal: ScenarioRefusal | None) -> bool:
-            index, prepared, _ = runs[number]
-            made = prepared.simulated(outcome, refusal)
-            seen = of_record(made.record.with_jobs(made.jobs))
-            if made.record.validity.valid and seen is not None:
-                found[index].append(seen)
+            made = runs[number][1].simulated(outcome, refusal)
+            cell = of_record(made.record.with_jobs(made.jobs))
+            if made.record.validity.valid and cell is not None:
+                seen[number] = cell
             return not self._cancelled()
 
         Cores().run([text for _, _, text in runs], finished, self._cancelled)
         if self._cancelled():
             raise InterruptedRunError("stopped")
+        # In their order, not in that of their ends: equal records give equal digits.
+        found: list[list[ObservedCell]] = [[] for _ in trials]
+        for number, (index, _, _) in enumerate(runs):
+            if number in seen:
+                found[index].append(seen[number])
         return [mean(each) if each else None for each in found]
 
 

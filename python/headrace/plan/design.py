@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_MOST_WEIGHTS = 1000
+"""Weights of a defining relation that are tried."""
+
 
 def chosen_cells(study: Study, rules: Rules) -> list[Cell]:
     """Return the cells that the study's design selects, in a fixed order, before exclusion.
@@ -72,11 +75,13 @@ def _fraction(
 ) -> set[tuple[int, ...]] | None:
     """Return one in `fraction` of the cells, as level numbers; None when too few would remain.
 
-    The fraction is that of a defining relation: the level numbers sum to the same remainder modulo
-    `fraction` (Montgomery, Design and Analysis of Experiments, 8th ed., ch. 8 and 9). It is used
-    only if the main effects of all factors remain separable (their model matrix has full rank). All
-    levels of `slots` are kept if the fraction of the other factors alone is separable, because a
-    study is read by its rate against slots.
+    The fraction is that of a defining relation: the level numbers, each times a weight, sum to the
+    same remainder modulo `fraction` (Montgomery, Design and Analysis of Experiments, 8th ed., ch. 8
+    and 9). It is used only if the main effects of all factors remain separable (their model matrix
+    has full rank). All levels of `slots` are kept if the fraction of the other factors alone is
+    separable, because a study is read by its rate against slots. The weights are 1 where
+    that will do: with five factors of two levels, a quarter would have 6 or 10 cells, and has 8
+    with a weight of 2.
     """
     import numpy as np
 
@@ -91,9 +96,30 @@ def _fraction(
         columns = [number for number, factor in enumerate(factors) if factor in summed]
         if not columns:
             continue
-        picked = points[points[:, columns].sum(axis=1) % fraction == turn % fraction]
-        if _separates([len(levels) for levels in factors.values()], picked):
+        counts = [len(levels) for levels in factors.values()]
+        picked = _of_relation(points, counts, columns, fraction, turn)
+        if picked is not None:
             return {tuple(int(level) for level in point) for point in picked}
+    return None
+
+
+def _of_relation(
+    points: NDArray[np.int64], counts: list[int], columns: list[int], fraction: int, turn: int
+) -> NDArray[np.int64] | None:
+    """Return the points whose levels in these columns sum to a remainder modulo `fraction`.
+
+    Their number is off the wanted one by less than a factor has levels. None if they never separate
+    the main effects. `counts`: levels of each factor. Weights of 1 are tried first.
+    """
+    import numpy as np
+
+    wanted = len(points) / fraction
+    tried = itertools.product(range(1, fraction), repeat=len(columns))
+    for weights in itertools.islice(tried, _MOST_WEIGHTS):
+        sums = (points[:, columns] * np.array(weights)).sum(axis=1)
+        picked = points[sums % fraction == turn % fraction]
+        if abs(len(picked) - wanted) < max(counts) and _separates(counts, picked):
+            return picked
     return None
 
 
