@@ -96,7 +96,9 @@ fn pieces_of_work_vary_and_whole_jobs_do_not() {
         let mut scenario = text();
         scenario["run"]["cpu_variation"] = json!(0.2);
         scenario["run"]["load"]["jobs"] = json!(jobs);
-        scenario["profiles"][0]["steps"] = json!([{"do": "repeat", "times": pieces, "steps": [{"do": "compute", "cpu_ns": PIECE_NS as u64}]}]);
+        let piece = json!({"do": "compute", "cpu_ns": PIECE_NS as u64});
+        scenario["profiles"][0]["steps"] =
+            json!([{"do": "repeat", "times": pieces, "steps": [piece]}]);
         let outcome = run(&Scenario::from_json(&scenario.to_string()).unwrap()).unwrap();
         outcome.jobs.iter().map(|job| job.ledger.on_cpu_ns as f64).collect()
     };

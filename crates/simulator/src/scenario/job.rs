@@ -457,8 +457,8 @@ pub struct RunSpec {
     /// Multiply the CPU work of each job by a factor drawn uniformly from 1 - spread to 1 + spread.
     #[serde(default)]
     pub cpu_spread: f64,
-    /// Random variation of each piece of CPU work, as its standard deviation over its mean. What one
-    /// piece takes more, the next ones take less: a job's work in all stays as given.
+    /// Random variation of each piece of CPU work, as its standard deviation over its mean. What
+    /// one piece takes more, the next ones take less: a job's work in all stays as given.
     #[serde(default)]
     pub cpu_variation: f64,
     /// Space per node for staged files that other jobs may reuse (pCache); 0: no pCache.

@@ -250,8 +250,8 @@ impl Task {
         self.copying.is_some() || self.ahead.is_reader
     }
 
-    /// Return how long a piece of CPU work takes, which varies. Two uniform deviations of equal width
-    /// meet in each piece: one of its own, and that of the piece before, which it gives back.
+    /// Return how long a piece of CPU work takes, which varies. Two uniform deviations of equal
+    /// width meet in each piece: one of its own, and that of the piece before, which it gives back.
     pub fn varied(&mut self, work_ns: f64) -> f64 {
         let half_width = self.variation * (3.0_f64 / 2.0).sqrt();
         let deviation = half_width * (2.0 * self.stream.unit() - 1.0);
