@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -270,11 +270,16 @@ def has_field(options: object, field: str) -> bool:
     return hasattr(value_at(options, ".".join(above)) if above else options, last)
 
 
-def _leaves(of: dict[str, dict[str, dict[str, float]]]) -> Iterator[tuple[str, float]]:
-    for workload, fields in of.items():
-        for name, words in fields.items():
-            for word, value in words.items():
-                yield f"{workload}.{name}.{word}", value
+_Learnt = float | dict[str, float] | dict[str, dict[str, dict[str, float]]]
+
+
+def _leaves(given: object, name: str = "") -> Iterator[tuple[str, float]]:
+    """Yield the numbers of a table, however deep, with their dotted names."""
+    if isinstance(given, float):
+        yield name, given
+    elif isinstance(given, dict):
+        for key, value in cast("dict[str, object]", given).items():
+            yield from _leaves(value, f"{name}.{key}" if name else key)
 
 
 OF_CODE = ("cpu_of", "busy_core_slowdown_of")
@@ -317,50 +322,28 @@ class SiteCalibration(Section):
         description="workload = how much slower a core is when all others are busy (shared "
         "threads of a core, caches, memory, clock rate); a number: of all workloads",
     )
-    target: dict[str, TargetCalibration] = Field(default_factory=dict[str, TargetCalibration])
-
-    @field_validator("cpu")
-    @classmethod
-    def _positive(cls, cpu: dict[str, float]) -> dict[str, float]:
-        for name, value in cpu.items():
-            if not 0.001 <= value <= 1000:
-                raise ValueError(f"{name} = {value:g}; allowed: 0.001 to 1000")
-        return cpu
-
     busy_core_slowdown_of: dict[str, dict[str, dict[str, float]]] = Field(
         default_factory=dict[str, dict[str, dict[str, float]]],
-        description="workload.field.word = the same for jobs that have this word for a field of "
-        "their workload, in place of the workload's",
+        description="workload.field.word = busy_core_slowdown of jobs that have this word for a "
+        "field of their workload, in place of the workload's",
     )
+    target: dict[str, TargetCalibration] = Field(default_factory=dict[str, TargetCalibration])
 
-    @field_validator("busy_core_slowdown_of")
+    @field_validator("cpu", "cpu_of")
     @classmethod
-    def _shares_of(
-        cls, given: dict[str, dict[str, dict[str, float]]]
-    ) -> dict[str, dict[str, dict[str, float]]]:
-        for name, value in _leaves(given):
-            if not 0 <= value < 1:
-                raise ValueError(f"{name} = {value:g}; allowed: 0 to below 1")
-        return given
-
-    @field_validator("cpu_of")
-    @classmethod
-    def _positive_of(
-        cls, given: dict[str, dict[str, dict[str, float]]]
-    ) -> dict[str, dict[str, dict[str, float]]]:
+    def _multiples(cls, given: _Learnt) -> _Learnt:
         for name, value in _leaves(given):
             if not 0.001 <= value <= 1000:
                 raise ValueError(f"{name} = {value:g}; allowed: 0.001 to 1000")
         return given
 
-    @field_validator("busy_core_slowdown", "cpu_spread")
+    @field_validator("cpu_spread", "busy_core_slowdown", "busy_core_slowdown_of")
     @classmethod
-    def _shares(cls, slowdown: float | dict[str, float]) -> float | dict[str, float]:
-        given = slowdown if isinstance(slowdown, dict) else {"": slowdown}
-        for name, value in given.items():
+    def _shares(cls, given: _Learnt) -> _Learnt:
+        for name, value in _leaves(given):
             if not 0 <= value < 1:
                 raise ValueError(f"{name and f'{name} = '}{value:g}; allowed: 0 to below 1")
-        return slowdown
+        return given
 
     def cpu_of_jobs(self, workload: str, options: object) -> float:
         """Return the CPU time of a workload's jobs with these options, as a multiple of the

@@ -254,6 +254,7 @@ def test_the_code_of_each_format_has_a_cpu_time_of_its_own(tmp_path: Path) -> No
         "cpu.scan": 1.4,
         'cpu_of.scan."data.format".rntuple': 0.6,
         "busy_core_slowdown.scan": 0.1,
+        'busy_core_slowdown_of.scan."data.format".rntuple': 0.3,
     }
     values = learnt_of(plan, hidden).values
     assert {name: values[name] for name in hidden} == pytest.approx(hidden, rel=0.05, abs=0.02)

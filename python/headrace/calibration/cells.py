@@ -129,13 +129,13 @@ class _Choice:
             changes.append({self.nodes: few_nodes})
         if self.cache is not None and "warm" in self._levels(self.cache, group):
             changes.append({self.cache: "warm"})
-        for word in self._words(group, base):
+        for word in self._other_words(group, base):
             # What other code costs, and what it loses to busy neighbours.
             changes += [{**word, **slots} for slots in ({}, *few_slots)]
         wanted = {key({**base.levels, **change}) for change in changes}
         return [trial.cell for trial in group if key(trial.levels) in wanted]
 
-    def _words(self, group: Sequence[Trial], base: Trial) -> list[Cell]:
+    def _other_words(self, group: Sequence[Trial], base: Trial) -> list[Cell]:
         """Return the other levels of factors that decide which code a job runs."""
         usual, known = choices(self.study, base), {key(trial.levels): trial for trial in group}
         found: list[Cell] = []
@@ -147,10 +147,6 @@ class _Choice:
                 if trial is not None and choices(self.study, trial) != usual:
                     found.append({name: other})
         return found
-
-    def words(self, trial: Trial) -> set[tuple[str, str]]:
-        """Return the fields and words of a cell that decide which code its jobs run."""
-        return set(choices(self.study, trial).items())
 
     def size(self, trial: Trial) -> tuple[int, bool, str]:
         """Order cells: the most slots and nodes first, then those near the base, then by chance."""
@@ -215,7 +211,7 @@ def _by_words(group: Sequence[Trial], choice: _Choice) -> tuple[list[Trial], int
     seen: set[tuple[str, str]] = set()
     first: list[Trial] = []
     for trial in group:
-        words = choice.words(trial)
+        words = choices(choice.study, trial).items()
         if not first or not seen.issuperset(words):
             first.append(trial)
             seen.update(words)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import tomlkit
+
 from headrace.calibration.choices import Choices, most_common
 from headrace.scenario import Scenario
-from headrace.site import OF_CODE, OF_WORKLOADS, SiteCalibration, TargetCalibration
+from headrace.site import SiteCalibration
 from headrace.units import format_bytes_per_s
 
 Unit = Literal["times", "s", "bytes/s", "share"]
@@ -18,8 +20,6 @@ _IN_PROCESS = ("xrootd", "eos", "hdfs")
 """Kinds of services whose client is a library that each job starts; kernels mount the others."""
 _BUSY: tuple[float, float, float, Unit] = (0.05, 0.0, 0.7, "share")
 """Start and bounds of what a core loses to busy neighbours."""
-_PARTS = re.compile(r'"([^"]*)"|([^."]+)')
-"""Parts of a dotted name."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Learnable:
     @property
     def name(self) -> str:
         """Dotted path below `[site.calibration]`, as TOML has it."""
-        return ".".join(f'"{each}"' if "." in each else each for each in self.path)
+        return ".".join(tomlkit.key(each).as_string() for each in self.path)
 
     def acts_on(self, target: str, workload: str, choices: Choices) -> bool:
         """Return whether it can change cells of this target and workload, with these words."""
@@ -238,27 +238,5 @@ def _drive_values(scenario: Scenario, target: str) -> tuple[dict[str, float], st
 
 def as_calibration(values: Mapping[str, float]) -> SiteCalibration:
     """Return learnt values, given by dotted path, as the table of a site."""
-    of_workloads: dict[str, dict[str, float]] = {}
-    of_choices: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
-    targets: dict[str, dict[str, float]] = {}
-    node: dict[str, float] = {}
-    for name, value in values.items():
-        first, *rest = (quoted or plain for quoted, plain in _PARTS.findall(name))
-        if first in OF_CODE:
-            workload, of, word = rest
-            table = of_choices.setdefault(first, {}).setdefault(workload, {})
-            table.setdefault(of, {})[word] = value
-        elif first in OF_WORKLOADS:
-            of_workloads.setdefault(first, {})[rest[0]] = value
-        elif first == "target":
-            targets.setdefault(rest[0], {})[rest[1]] = value
-        else:
-            node[first] = value
-    return SiteCalibration.model_validate(
-        {
-            **node,
-            **of_workloads,
-            **of_choices,
-            "target": {name: TargetCalibration(**each) for name, each in targets.items()},  # pyright: ignore[reportArgumentType]
-        }
-    )
+    lines = (f"{name} = {float(value)!r}\n" for name, value in values.items())
+    return SiteCalibration.model_validate(tomllib.loads("".join(lines)))
