@@ -159,7 +159,8 @@ struct Flight {
     bytes: u64,
     submitted: Nanos,
     slept: Option<Nanos>,
-    /// How long after its issue the model starts it: the model's time had passed.
+    /// How long after its issue, or after a flush that was under way then, the model starts it: the
+    /// model's time had passed. The loop driver passes nothing on while it waits for a flush.
     behind: Nanos,
     /// Model requests that have not completed.
     parts: u32,
@@ -172,6 +173,25 @@ struct Waiting {
     at: Nanos,
     sequence: u64,
     flight: usize,
+}
+
+/// The last flush of a drive that takes no other command meanwhile.
+#[derive(Clone, Copy)]
+struct Closed {
+    since: Nanos,
+    /// `None`: it has not ended.
+    until: Option<Nanos>,
+}
+
+impl Closed {
+    /// Return when the drive would have started a request, had it arrived when it was issued and
+    /// not at `now`.
+    fn start_of(&self, issued: Nanos, now: Nanos) -> Nanos {
+        if issued < self.since {
+            return issued;
+        }
+        issued.max(self.until.map_or(now, |until| until.min(now)))
+    }
 }
 
 pub struct Pacer {
@@ -189,6 +209,7 @@ pub struct Pacer {
     busy: Nanos,
     busy_since: Option<Nanos>,
     sleep: Sleep,
+    closed: Option<Closed>,
 }
 
 impl Pacer {
@@ -206,6 +227,7 @@ impl Pacer {
             busy: 0,
             busy_since: None,
             sleep: Sleep::default(),
+            closed: None,
         }
     }
 
@@ -258,7 +280,7 @@ impl Pacer {
             bytes,
             submitted,
             slept,
-            behind: issued.map_or(0, |issued| submitted - issued),
+            behind: self.behind(issued, submitted),
             parts: 1,
             status: Status::Done,
             end: submitted,
@@ -273,6 +295,7 @@ impl Pacer {
                 self.flights.len() - 1
             }
         };
+        self.note_flush(op, submitted);
         match &mut self.service {
             Service::Undelayed => self.ended(index, submitted),
             Service::Fixed(delay) => {
@@ -307,9 +330,25 @@ impl Pacer {
         }
     }
 
+    /// Return how late the model starts a request at `now`.
+    fn behind(&self, issued: Option<Nanos>, now: Nanos) -> Nanos {
+        issued.map_or(0, |issued| {
+            now - self.closed.map_or(issued, |closed| closed.start_of(issued, now))
+        })
+    }
+
+    fn note_flush(&mut self, op: Op, now: Nanos) {
+        if op == Op::Flush && self.storage().is_some_and(|storage| storage.flushes_alone()) {
+            self.closed = Some(Closed { since: now, until: None });
+        }
+    }
+
     fn ended(&mut self, index: usize, end: Nanos) {
         let flight = &mut self.flights[index];
         flight.end = end;
+        if let Some(closed) = self.closed.as_mut().filter(|_| flight.op == Op::Flush) {
+            closed.until = Some(end);
+        }
         let service = end.saturating_sub(flight.submitted);
         let floor = self.floor.of(flight.op, flight.bytes, flight.slept, service);
         let at = end.saturating_sub(floor + flight.behind);

@@ -46,6 +46,8 @@ pub struct Completions {
     /// stores a new entry and reads it again at once, in other widths, and so waits for all stores
     /// before it: those of a request to the tables of an SSD are seldom in a cache.
     due: Vec<Due>,
+    /// The latest time of any completion so far.
+    latest: Nanos,
     submitted: u64,
     handed_back: u64,
 }
@@ -63,6 +65,7 @@ impl Completions {
 
     /// Add the completion of the request with submission number `seq`.
     pub fn push(&mut self, time: Nanos, seq: u64, tag: u64, status: Status) {
+        self.latest = self.latest.max(time);
         let key = (u128::from(time) << 64) | u128::from(seq);
         let mut place = self.due.len();
         let failure = Due::failure(status);
@@ -106,6 +109,11 @@ impl Completions {
     /// Return when the earliest completion is due.
     pub fn first(&self) -> Option<Nanos> {
         self.due.first().map(|due| (due.key >> 64) as Nanos)
+    }
+
+    /// Return when the last of the completions added so far is due, or was.
+    pub fn latest(&self) -> Nanos {
+        self.latest
     }
 
     /// Move every completion due at or before `now` to `out`.

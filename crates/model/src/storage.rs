@@ -55,6 +55,7 @@ pub struct Storage {
     /// The drives that can get a replacement: those of a RAID.
     members: Vec<DriveSpec>,
     number_of_drives: usize,
+    flushes_alone: bool,
     /// The queue of each member, if members have queues.
     queue: Option<QueueSpec>,
     habits: SharedHabits,
@@ -120,6 +121,7 @@ impl Storage {
             drives,
             members: replaceable.into_iter().cloned().collect(),
             number_of_drives,
+            flushes_alone: spec.raid.is_none() && spec.drives.iter().all(DriveSpec::flushes_alone),
             queue,
             habits,
             faults: Vec::new(),
@@ -129,6 +131,11 @@ impl Storage {
             storage.inject(fault)?;
         }
         Ok(storage)
+    }
+
+    /// Return whether it is one drive that takes no command while it flushes.
+    pub fn flushes_alone(&self) -> bool {
+        self.flushes_alone
     }
 
     /// Track every request, so that faults can be injected at any time. Call before the first

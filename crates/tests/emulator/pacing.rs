@@ -179,6 +179,51 @@ proptest! {
         }
     }
 
+    /// The loop driver passes nothing on while it waits for a flush. What was issued meanwhile
+    /// arrives after it, and ends when it would have ended anyway: a SATA drive takes no command
+    /// while it flushes.
+    #[test]
+    fn what_was_issued_during_a_flush_ends_in_time(
+        seed in any::<u64>(), ssd in any::<bool>(), after_us in 0..40u64, count in 1..6u64,
+    ) {
+        let text = if ssd { SSD } else { DISK };
+        let mut chance = Stream::new(seed, "places");
+        let mut request = |at: Nanos, op| (at, op, chance.below(1 << 21) & !7, 8u64);
+        let mut given: Vec<_> = (0..8).map(|number| request(number * 1000, Op::Write)).collect();
+        given.push((10_000, Op::Flush, 0, 0));
+        let flush = given.len() - 1;
+        given.extend((0..count).map(|number| request(20_000 + number * 1000, Op::Read)));
+        let wanted = simulated(storage(text, false, 1), &given);
+        let mut pacer = Pacer::new(Service::Drive(Box::new(storage(text, false, 1))));
+        let mut dues = Vec::new();
+        let mut now = 0;
+        for (tag, &(at, op, sector, sectors)) in given.iter().enumerate() {
+            // Those after the flush arrive when it has been answered.
+            let held = tag > flush;
+            let arrived = if held { at.max(wanted[flush]) + after_us * 1000 } else { at };
+            while let Some(next) = pacer.next().filter(|&next| next <= arrived) {
+                now = next.max(now);
+                pacer.collect(now);
+                dues.extend(std::iter::from_fn(|| pacer.pop(now)));
+            }
+            now = arrived;
+            let times = Times { arrived, issued: (op != Op::Flush).then_some(at) };
+            pacer.submit(times, tag as u64, op, sector * SECTOR_BYTES, sectors * SECTOR_BYTES);
+        }
+        while let Some(next) = pacer.next() {
+            now = next.max(now);
+            pacer.collect(now);
+            dues.extend(std::iter::from_fn(|| pacer.pop(now)));
+        }
+        prop_assert_eq!(dues.len(), given.len());
+        for due in dues.iter().filter(|due| due.tag as usize > flush) {
+            let behind = due.end - due.at;
+            prop_assert!(behind <= after_us * 1000, "{} ns late", behind);
+            // Of several that arrive at once the drive chooses the first as soon as it is there.
+            prop_assert!(count > 1 || after_us > 0 || due.end == wanted[due.tag as usize]);
+        }
+    }
+
     /// A request whose issue lies before the model's time starts then, and its reply leaves that
     /// much earlier: the application sees the drive's time.
     #[test]

@@ -286,6 +286,25 @@ proptest! {
         }
     }
 
+    /// Over SATA a flush begins when all commands before it have ended, and no command after it
+    /// begins before it has ended.
+    #[test]
+    fn a_flush_over_sata_stands_alone(steps in steps()) {
+        for spec in specs().iter().filter(|spec| spec.flushes_alone()) {
+            let (done, _) = drive(&single(spec), 1, &steps, Waking::Punctual);
+            let mut ends = vec![0; steps.len()];
+            for completion in done.iter().filter(|completion| completion.status == Status::Done) {
+                ends[completion.tag as usize] = completion.time;
+            }
+            for (number, _) in steps.iter().enumerate().filter(|(_, step)| step.op == Op::Flush) {
+                let flushed = ends[number];
+                let within = |end: &&Nanos| **end > 0;
+                prop_assert!(ends[..number].iter().all(|&end| end <= flushed));
+                prop_assert!(ends[number + 1..].iter().filter(within).all(|&end| end >= flushed));
+            }
+        }
+    }
+
     #[test]
     fn a_flush_leaves_nothing_that_was_written_before(steps in steps()) {
         for spec in specs() {

@@ -402,3 +402,35 @@ proptest! {
         prop_assert_eq!(&outcomes[0], &outcomes[1]);
     }
 }
+
+/// While a drive flushes, all who ask for a flush wait for one that begins after it.
+#[test]
+fn flushes_that_are_asked_for_meanwhile_become_one() {
+    let spec = IdealSpec {
+        capacity_bytes: 1 << 40,
+        read_ns: 1_000_000,
+        write_ns: 1_000_000,
+        read_bytes_per_s: 0.0,
+        write_bytes_per_s: 0.0,
+        flush_ns: 10_000_000,
+        channels: 1,
+        service_time: ServiceTime::Constant,
+        idle_w: 0.0,
+        active_w: 0.0,
+    };
+    let mut queue: BlockQueue =
+        BlockQueue::new(Box::new(IdealDrive::new(&spec, 1)), &QueueSpec::default());
+    let flush = |tag| {
+        let mut io = io(tag, Op::Flush, 0, 0);
+        io.request.sectors = 0;
+        io
+    };
+    for tag in 0..8 {
+        queue.submit_io(tag * 1000, flush(tag));
+    }
+    let ends: Vec<_> = drain(&mut queue).iter().map(|done| (done.tag, done.time)).collect();
+    let together = (1..8).map(|tag| (tag, 20_000_000));
+    assert_eq!(ends, std::iter::once((0, 10_000_000)).chain(together).collect::<Vec<_>>());
+    queue.submit_io(20_000_000, flush(9));
+    assert_eq!(drain(&mut queue)[0].time, 30_000_000);
+}

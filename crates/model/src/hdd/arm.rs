@@ -304,6 +304,7 @@ impl Hdd {
                 }
                 self.done.push(now, flush.seq, flush.tag, Status::Done);
                 self.flushes.pop_front();
+                self.reopen(now);
             }
         }
     }

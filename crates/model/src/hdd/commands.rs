@@ -27,8 +27,20 @@ impl Hdd {
             Op::Flush if self.cache.oldest().is_some() || self.destaging.is_some() => {
                 self.flushes.push_back(Flush { tag: request.tag, seq });
             }
-            // A flush of an empty cache, or a discard: a hard disk keeps discarded data.
-            Op::Flush | Op::Discard => self.done.push(now, seq, request.tag, Status::Done),
+            // A hard disk keeps discarded data.
+            Op::Flush | Op::Discard => {
+                self.done.push(now, seq, request.tag, Status::Done);
+                if request.op == Op::Flush {
+                    self.reopen(now);
+                }
+            }
+        }
+    }
+
+    /// Take commands again after a flush that stood alone. The host sends them only now.
+    pub(super) fn reopen(&mut self, now: Nanos) {
+        if !self.queued_flush {
+            self.prepared_at = self.prepared_at.max(now + self.overheads.least_ns);
         }
     }
 

@@ -124,6 +124,7 @@ pub struct Hdd {
     /// Link time of the last sector of a read, which cannot overlap with the media transfer.
     last_sector_ns: Nanos,
     depth: usize,
+    queued_flush: bool,
     order: Order,
     /// How long before the latest start of a seek the drive chooses; `None`: when the arm is free.
     commit_ns: Option<Nanos>,
@@ -177,7 +178,6 @@ impl Hdd {
         };
         let ns = |ms: f64| (ms * 1e6) as Nanos;
         let link_ns_per_byte = 1e9 / spec.link_bytes_per_s;
-        let depth = spec.queue.depth as usize;
         Ok(Hdd {
             seek,
             seek_write,
@@ -190,7 +190,8 @@ impl Hdd {
             read_ahead: spec.buffer.read_ahead,
             write_water_mark: spec.buffer.write_water_mark,
             last_sector_ns: ((SECTOR_BYTES as f64 * link_ns_per_byte) as Nanos).max(1),
-            depth,
+            depth: spec.queue.depth as usize,
+            queued_flush: spec.queue.queued_flush,
             order: Order {
                 reordering: spec.queue.reordering,
                 window: spec.queue.window.unwrap_or(u32::MAX) as usize,
@@ -270,9 +271,19 @@ impl Hdd {
 
     #[inline]
     fn next_arrival(&self) -> Moment {
+        let held = self.waiting.len() + self.blocked.len();
         match self.arriving.front() {
-            Some(front) if self.waiting.len() + self.blocked.len() < self.depth => {
-                Moment::at(front.ready.max(self.room_since).max(self.prepared_at))
+            Some(front) if held < self.depth => {
+                let time = front.ready.max(self.room_since).max(self.prepared_at);
+                if self.queued_flush {
+                    return Moment::at(time);
+                }
+                let flush = front.request.op == Op::Flush;
+                if !self.flushes.is_empty() || (flush && held > 0) {
+                    return Moment::NEVER;
+                }
+                let drained = self.done.latest() + self.overheads.least_ns;
+                Moment::at(if flush { time.max(drained) } else { time })
             }
             _ => Moment::NEVER,
         }

@@ -197,6 +197,11 @@ pub struct QueueSpec {
     /// waits for them.
     #[serde(default = "age_limit")]
     pub age_limit_ms: f64,
+    /// A flush is a command of the queue, as over SCSI and SAS (SYNCHRONIZE CACHE). Otherwise, as
+    /// over SATA (FLUSH CACHE EXT is no queued command: ACS-3, 4.16), it begins when the commands
+    /// before it have ended, and those after it begin when it has ended.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub queued_flush: bool,
 }
 
 /// The drive's internal memory.
@@ -353,6 +358,7 @@ impl Default for QueueSpec {
             commit_ms: None,
             window: None,
             age_limit_ms: age_limit(),
+            queued_flush: false,
         }
     }
 }

@@ -120,7 +120,12 @@ impl<D: Queue> BlockQueue<D> {
             finished.push(Completion { tag, time: completion.time, status: completion.status });
         });
         self.inside -= ios;
-        if request.op != Op::Flush && !self.passes_on {
+        if request.op == Op::Flush {
+            self.flushing = self.flush_next.take();
+            if let Some(next) = self.flushing {
+                self.send(now, next);
+            }
+        } else if !self.passes_on {
             each!(&mut self.scheduler, s => s.completed(now, &request));
         }
         let direction = request.direction();

@@ -107,6 +107,10 @@ pub struct BlockQueue<D: Queue = Box<dyn Queue + Send>> {
     /// I/Os beyond nr_requests, per direction.
     waiting: [VecDeque<SubmittedIo>; 2],
     allocated: [u32; 2],
+    /// The flush in the drive, and the one that begins when it has ended, for all that ask
+    /// meanwhile (`block/blk-flush.c`; of an md device `md_flush_request`).
+    flushing: Option<u32>,
+    flush_next: Option<u32>,
     nr_requests: u32,
     depth: u32,
     max_sectors: u64,
@@ -135,6 +139,8 @@ impl<D: Queue> BlockQueue<D> {
             plugged: false,
             waiting: Default::default(),
             allocated: [0; 2],
+            flushing: None,
+            flush_next: None,
             nr_requests: spec.nr_requests.max(1),
             depth: spec.queue_depth.max(1),
             max_sectors: (spec.max_request_bytes / crate::SECTOR_BYTES).max(8),
@@ -219,9 +225,7 @@ impl<D: Queue> BlockQueue<D> {
         self.advance(now);
         self.inside += 1;
         if matches!(io.request.op, Op::Flush) {
-            // A flush bypasses the scheduler and goes to the drive at once.
-            let index = self.new_request(now, &io);
-            self.send(now, index);
+            self.submit_flush(now, &io);
             return;
         }
         if !self.passes_on && self.merge(&io) {
@@ -240,6 +244,19 @@ impl<D: Queue> BlockQueue<D> {
         } else {
             self.enter(now, index);
             self.dispatch(now);
+        }
+    }
+
+    /// A flush bypasses the scheduler, and goes to the drive at once unless one is there.
+    fn submit_flush(&mut self, now: Nanos, io: &SubmittedIo) {
+        if self.flushing.is_none() {
+            let index = self.new_request(now, io);
+            self.flushing = Some(index);
+            self.send(now, index);
+        } else if let Some(index) = self.flush_next {
+            self.table.chain(index, io.request.tag);
+        } else {
+            self.flush_next = Some(self.new_request(now, io));
         }
     }
 

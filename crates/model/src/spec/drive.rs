@@ -57,6 +57,14 @@ impl DriveSpec {
         }
     }
 
+    /// Return whether a flush waits for the commands before it, and those after it for the flush.
+    pub fn flushes_alone(&self) -> bool {
+        match self {
+            DriveSpec::Hdd(spec) => !spec.queue.queued_flush,
+            DriveSpec::Ssd(spec) => spec.flushes_alone(),
+        }
+    }
+
     /// Parse a drive from JSON. The error names an unknown or missing field.
     pub fn from_json(text: &str) -> Result<Self, SpecError> {
         serde_json::from_str(text).map_err(|error| SpecError {

@@ -116,6 +116,7 @@ pub struct Ssd {
     /// The drive begins in steady state.
     steady: bool,
     protected: bool,
+    flushes_alone: bool,
     /// The drive knows TRIM.
     trim: bool,
     power: SsdPowerSpec,
@@ -181,6 +182,7 @@ impl Ssd {
             blocking: spec.garbage_collection == GarbageCollection::Blocking,
             steady: matches!(spec.initial, InitialState::Steady { .. }),
             protected: spec.write_buffer_protected,
+            flushes_alone: spec.flushes_alone(),
             trim: spec.trim,
             power: spec.power,
             controller_free: 0,
@@ -538,6 +540,10 @@ impl Device for Ssd {
             Op::Read => (self.read_command_ns, self.read_overhead_ns),
             _ => (self.write_command_ns, self.write_overhead_ns),
         };
+        let stands_alone = self.flushes_alone && request.op == Op::Flush;
+        if stands_alone {
+            self.controller_free = self.controller_free.max(self.done.latest());
+        }
         self.controller_free = self.controller_free.max(now) + command_ns;
         let ready = self.controller_free + overhead_ns;
         let end = request.sector.saturating_add(u64::from(request.sectors));
@@ -573,6 +579,9 @@ impl Device for Ssd {
                 ready
             }
         };
+        if stands_alone {
+            self.controller_free = self.controller_free.max(time);
+        }
         self.busy_until = self.busy_until.max(time);
         self.done.push(time, seq, request.tag, Status::Done);
     }

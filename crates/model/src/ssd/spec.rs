@@ -216,6 +216,12 @@ impl SsdSpec {
         }
     }
 
+    /// Return whether a flush waits for the commands before it, and those after it for the flush,
+    /// as over SATA (ACS-3, 4.16).
+    pub fn flushes_alone(&self) -> bool {
+        !self.link_duplex
+    }
+
     pub fn dies(&self) -> u32 {
         self.flash.channels * self.flash.dies_per_channel
     }
