@@ -108,9 +108,10 @@ class SimulatedCells:
                 prepared.resolved.workload_options,
             )
             differ = any(made["run"].get(name) for name in ("cpu_spread", "cpu_variation"))
+            rest = json.dumps({name: value for name, value in made.items() if name != "seed"})
             for repeat in range(REPEATS if differ else 1):
-                seeded: Scenario = {**made, "seed": made["seed"] + repeat}
-                runs.append((index, prepared, json.dumps(seeded)))
+                seeded = f'{{"seed": {made["seed"] + repeat}, {rest.removeprefix("{")}'
+                runs.append((index, prepared, seeded))
         seen: dict[int, ObservedCell] = {}
 
         def finished(number: int, outcome: str | None, refusal: ScenarioRefusal | None) -> bool:

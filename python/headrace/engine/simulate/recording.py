@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from headrace.engine import identity
-from headrace.engine.inventory import NODE, modelled_inventory
+from headrace.engine.inventory import NODE
 from headrace.engine.simulate.faults import fired
 from headrace.engine.simulate.outcome import (
     SimulatedDrive,
@@ -17,6 +17,7 @@ from headrace.engine.simulate.outcome import (
 from headrace.engine.site_energy import completed, switch_power_w
 from headrace.plan.trial import Trial
 from headrace.records.energy import Energy, PartEnergy
+from headrace.records.inventory import Inventory
 from headrace.records.nodes import NodeFacts
 from headrace.records.rows import BlockRow, JobRow, PhaseRow
 from headrace.records.trial_record import (
@@ -154,11 +155,13 @@ def record_of(
     outcome: SimulatedOutcome,
     rows: list[JobRow],
     environment: JsonObject,
+    inventory_of: Callable[[int], Inventory],
     not_modelled: str | None = None,
 ) -> TrialRecord:
     """Return the record of a simulated trial.
 
-    `rows` are its jobs; `not_modelled` names what the model leaves out.
+    `rows` are its jobs; `inventory_of` returns the hardware with a number of nodes; `not_modelled`
+    names what the model leaves out.
     """
     warnings = () if not_modelled is None else (Reason(code=NOT_MODELLED, text=not_modelled),)
     end_s = outcome["end_ns"] * 1e-9
@@ -169,7 +172,7 @@ def record_of(
     which = identity(study, trial, resolved)
     which["run"]["nodes"] = len(nodes)
     drives = tuple(_drive(drive) for drive in outcome["drives"])
-    inventory = modelled_inventory(trial.target, resolved, len(nodes))
+    inventory = inventory_of(len(nodes))
     return TrialRecord(
         **which,
         engine="simulate",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 
 from headrace import workloads as workload_package
+from headrace.engine.inventory import modelled_inventory
 from headrace.engine.modelled_power import of_simulation, power_rows
 from headrace.engine.simulate.outcome import SimulatedOutcome
 from headrace.engine.simulate.recording import block_series, failed_record, job_rows, record_of
@@ -15,6 +16,7 @@ from headrace.engine.simulate.scenario import scenario_of
 from headrace.engine.simulate.simulator import ScenarioRefusal
 from headrace.meters.sampling import PowerRow
 from headrace.plan.trial import Trial
+from headrace.records.inventory import Inventory
 from headrace.records.rows import BlockRow, JobRow
 from headrace.records.trial_record import JsonObject, TrialRecord
 from headrace.study.model import Study
@@ -51,6 +53,8 @@ class PreparedTrial:
     study: Study
     trial: Trial
     resolved: Resolved
+    _inventories: dict[int, Inventory] = field(default_factory=dict, compare=False, repr=False)
+    """By the number of nodes: a trial that is simulated many times has one inventory."""
 
     @classmethod
     def of(cls, study: Study, trial: Trial) -> PreparedTrial:
@@ -85,9 +89,21 @@ class PreparedTrial:
         workload = workload_package.kinds()[self.resolved.workload_kind]
         not_modelled = workload(self.trial.workload, self.resolved.workload_options).not_modelled()
         record = record_of(
-            self.study, self.trial, self.resolved, values, rows, _environment(), not_modelled
+            self.study,
+            self.trial,
+            self.resolved,
+            values,
+            rows,
+            _environment(),
+            self._inventory,
+            not_modelled,
         )
         block = block_series(values)
         activity = of_simulation(rows, block)
         power = power_rows(record.energy, record.inventory, activity, record.duration_s)
         return SimulatedTrial(record, rows, block, power)
+
+    def _inventory(self, nodes: int) -> Inventory:
+        if nodes not in self._inventories:
+            self._inventories[nodes] = modelled_inventory(self.trial.target, self.resolved, nodes)
+        return self._inventories[nodes]
