@@ -29,8 +29,8 @@ demo: setup
 
 # Tests run side by side, one for each CPU. Those of tests/system and tests/e2e wait more than they
 # compute: two for each CPU, and those of one file in one process, which starts what they share
-# once. The others run meanwhile, with the CPU time that these leave; what they say is shown at
-# their end. Those marked `quiet` mostly sleep, and are dealt one by one (`loadgroup`, without
+# once. The others run meanwhile, and beside those of Rust, with the CPU time that these leave; what
+# they say is shown at their end. Those marked `quiet` mostly sleep, and are dealt one by one (`loadgroup`, without
 # groups), when what the others wrote is on the drive; those marked `machine` run alone
 # (tests/conftest.py).
 CPUS := $(shell nproc)
@@ -44,12 +44,11 @@ marked = $(shell grep -rlE --include='*.py' 'mark\.$(1)\b' $(OWN))
 # Every part runs, whatever failed before it. Cargo is given all packages, so that it takes what
 # scripts/setup has built: with fewer, dependencies have other features. $(1): tests by their marks.
 define run-tests
-	@failed=; \
-	cargo test --workspace --release -q --tests || failed="$$failed Rust"; \
-	cargo test --workspace --release -q --doc || failed="$$failed documentation"; \
-	said=$$(mktemp); \
+	@failed=; said=$$(mktemp); \
 	nice -n 5 python -m pytest $(COMPUTE) -m "$(1)" --ignore tests/system --ignore tests/e2e \
 		>$$said 2>&1 & computing=$$!; \
+	cargo test --workspace --release -q --tests || failed="$$failed Rust"; \
+	cargo test --workspace --release -q --doc || failed="$$failed documentation"; \
 	python -m pytest $(WAIT) -m "($(1)) and not machine and not quiet" $(OWN) || \
 		failed="$$failed waiting"; \
 	wait $$computing || failed="$$failed computing"; \
