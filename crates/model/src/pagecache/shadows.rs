@@ -38,12 +38,58 @@ pub(super) struct Shadow {
 pub(super) struct Shadows {
     pub(super) ranges: BTreeMap<u32, Shadow>,
     /// Number of ranges at which useless ones are dropped.
-    pub(super) prune_at: usize,
+    prune_at: usize,
+    /// Blocks of 64 pages, a bit each, that may have shadows: of a file whose pages were read once,
+    /// none has, and the tree need not be searched, which costs a miss of the processor's caches
+    /// for each level.
+    marks: Vec<u64>,
 }
 
+const PAGES_PER_MARK: u32 = 64;
+const MARKS_PER_WORD: u32 = u64::BITS;
+
 impl Shadows {
+    /// Return whether pages `start..end`, of which there is one, may have shadows.
+    #[inline]
+    fn may_have(&self, start: u32, end: u32) -> bool {
+        let mut marks = start / PAGES_PER_MARK..=(end - 1) / PAGES_PER_MARK;
+        marks.any(|mark| {
+            let word = self.marks.get((mark / MARKS_PER_WORD) as usize);
+            word.is_some_and(|word| word >> (mark % MARKS_PER_WORD) & 1 == 1)
+        })
+    }
+
+    fn mark(&mut self, start: u32, end: u32) {
+        let last = (end - 1) / PAGES_PER_MARK;
+        let words = (last / MARKS_PER_WORD + 1) as usize;
+        if self.marks.len() < words {
+            self.marks.resize(words, 0);
+        }
+        for mark in start / PAGES_PER_MARK..=last {
+            self.marks[(mark / MARKS_PER_WORD) as usize] |= 1 << (mark % MARKS_PER_WORD);
+        }
+    }
+
+    /// Return whether there are so many ranges that useless ones should be dropped.
+    pub(super) fn are_many(&self) -> bool {
+        self.ranges.len() > self.prune_at
+    }
+
+    /// Keep only the ranges that `keep` accepts.
+    pub(super) fn prune(&mut self, mut keep: impl FnMut(&Shadow) -> bool) {
+        self.ranges.retain(|_, shadow| keep(shadow));
+        self.prune_at = (2 * self.ranges.len()).max(64);
+        self.marks.clear();
+        let ranges = std::mem::take(&mut self.ranges);
+        ranges.iter().for_each(|(&first, shadow)| self.mark(first, shadow.end));
+        self.ranges = ranges;
+    }
+
     /// Remove the shadows of pages `start..end` and call `each` with every part and its age.
     pub(super) fn take(&mut self, start: u32, end: u32, mut each: impl FnMut(u32, &Shadow)) {
+        if !self.may_have(start, end) {
+            return;
+        }
         while let Some((&first, &shadow)) = self.ranges.range(..end).next_back() {
             if shadow.end <= start {
                 return;
@@ -65,7 +111,10 @@ impl Shadows {
 
     /// Add a range, joined with the one before it if that was evicted just before.
     pub(super) fn add(&mut self, start: u32, shadow: Shadow) {
-        if let Some((&first, before)) = self.ranges.range_mut(..start).next_back() {
+        let adjacent = start > 0 && self.may_have(start - 1, start);
+        self.mark(start, shadow.end);
+        let before = if adjacent { self.ranges.range_mut(..start).next_back() } else { None };
+        if let Some((&first, before)) = before {
             let continued = Shadow {
                 end: shadow.end,
                 age_pages: before.age_pages + u64::from(start - first),

@@ -66,9 +66,8 @@ impl PageCache {
     pub(super) fn add_shadow(&mut self, file: Id<CachedFile>, start: u32, shadow: Shadow) {
         let mut shadows = std::mem::take(&mut self.files[file].shadows);
         shadows.add(start, shadow);
-        if shadows.ranges.len() > shadows.prune_at {
-            shadows.ranges.retain(|_, shadow| self.may_be_recent(shadow));
-            shadows.prune_at = (2 * shadows.ranges.len()).max(64);
+        if shadows.are_many() {
+            shadows.prune(|shadow| self.may_be_recent(shadow));
         }
         self.files[file].shadows = shadows;
     }
