@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -69,20 +70,36 @@ def dotted(path: FieldPath) -> str:
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else part)
-    return text
+    return _printable(text)
+
+
+def _printable(text: str) -> str:
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def shown(value: object) -> str:
     """Return a value as shown to the user: in TOML's notation, shortened."""
     if value == "" or value is None:
         return ""
+    text = _in_toml(value)
+    text = _printable(text[:81])
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _in_toml(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int) and abs(value) >= 10**80:
         return "a whole number of more than 80 digits"  # Python refuses to print longer ones
-    text = f'"{value}"' if isinstance(value, str) else str(value)
-    text = "".join(each if each.isprintable() else repr(each)[1:-1] for each in text[:81])
-    return text if len(text) <= 80 else text[:77] + "..."
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, list):
+        return f"[{', '.join(map(_in_toml, cast('list[object]', value)))}]"
+    if isinstance(value, dict):
+        pairs = cast("dict[str, object]", value).items()
+        inside = ", ".join(f"{name} = {_in_toml(each)}" for name, each in pairs)
+        return f"{{ {inside} }}" if inside else "{}"
+    return str(value)
 
 
 def read_document(file: Path) -> Document:
@@ -203,6 +220,10 @@ def _refused(key: str | int, value: object) -> tuple[str, str] | None:
         return "holds the character NUL, which no name or path can have", ""
     if isinstance(key, str) and "\0" in key:
         return "its name holds the character NUL", ""
+    if isinstance(key, str) and not key:
+        return "its name is empty", ""
+    if isinstance(key, str) and not key.isprintable():
+        return "its name holds a character that cannot be printed", ""
     if isinstance(value, float) and not math.isfinite(value):
         return "must be a finite number", ""
     if isinstance(value, int) and not -_INT64 <= value < _INT64:
@@ -215,6 +236,10 @@ def _refused(key: str | int, value: object) -> tuple[str, str] | None:
 def _syntax_fault(message: str, text: str) -> tuple[str, int]:
     """Split tomllib's `problem (at line 3, column 7)` into problem and line."""
     problem, _, place = message.partition(" (at ")
+    # tomllib names a table as a tuple: `Cannot declare ('workload', 'a') twice`.
+    if found := re.search(r"\(('.*')\)", problem):
+        name = ".".join(re.findall(r"'([^']*)'", found[1]))
+        problem = f"{problem[: found.start()]}[{name}]{problem[found.end() :]}"
     if place.startswith("line "):
         return problem, int(place.removeprefix("line ").split(",")[0])
     return problem, text.count("\n") + 1

@@ -127,10 +127,15 @@ class FileProblem:
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else f"{self.file}"
-        field = f" {self.field}:" if self.field else ""
+        return f"{place}: {self.words}"
+
+    @property
+    def words(self) -> str:
+        """The problem without its place: for who did not write the file."""
+        field = f"{self.field}: " if self.field else ""
         given = f" (given: {self.given})" if self.given else ""
         allowed = f"; allowed: {self.allowed}" if self.allowed else ""
-        return f"{place}:{field} {self.problem}{given}{allowed}"
+        return f"{field}{self.problem}{given}{allowed}"
 
 
 class StudyError(HeadraceError):
@@ -159,3 +164,5 @@ class Problem:
     """What still works, or is lost, without it."""
     level: tuple[str, str] | None = field(default=None)
     """(factor, level) when only that level is unavailable."""
+    of_study: FileProblem | None = None
+    """The field of the study that is wrong, where no machine lacks anything."""

@@ -14,6 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.errors import UsageError
 from headrace.library import load_study, report
 from headrace.profiles.steps import profile_path
 from headrace.profiles.study_text import study_text
@@ -61,8 +62,8 @@ class WhatIf:
 def what_if(
     job: str | Path,
     *,
-    drives: Sequence[str] = DRIVES,
-    slots: Sequence[int] = SLOTS,
+    drives: str | Sequence[str] = DRIVES,
+    slots: int | Sequence[int] = SLOTS,
     nodes: int = 1,
     shared_link: str | None = None,
 ) -> WhatIf:
@@ -70,12 +71,18 @@ def what_if(
 
     `job`: a profile that `headrace record` wrote (a path), or one of the catalog (a name).
     `shared_link`: puts the drive into one NFS server behind this link, such as "10 GbE"; a drive in
-    each node when None. Raises StudyError for a job, drive or number that cannot be simulated.
+    each node when None. Raises UsageError without a drive or a number of slots, StudyError for a
+    job, drive or number that cannot be simulated.
     """
+    drives = [drives] if isinstance(drives, str) else list(drives)
+    slots = [slots] if isinstance(slots, int) else list(slots)
+    for what, given in (("drives", drives), ("slots", slots)):
+        if not given:
+            raise UsageError(f"{what}: at least one is needed")
     path = Path(job)
     recorded = path.suffix == ".toml" or path.with_suffix(".toml").is_file()
     name = str(profile_path(path, "job").resolve()) if recorded else str(job)
-    text = study_text(name, list(drives), nodes, list(slots), shared_link)
+    text = study_text(name, drives, nodes, slots, shared_link)
     with tempfile.TemporaryDirectory(prefix="headrace-what-if-") as folder:
         file = Path(folder) / "study.toml"
         file.write_text(text, encoding="utf-8")

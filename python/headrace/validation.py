@@ -7,7 +7,7 @@ field.
 from __future__ import annotations
 
 import typing
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -104,7 +104,7 @@ class Problems:
         is a hint, with `{}` for the field, for an array where the field takes one value.
         """
         try:
-            return model.model_validate(table)
+            made = model.model_validate(table)
         except ValidationError as error:
             for place, given, problem, allowed in refusals(error, table, model):
                 where = path + place if at is None else at
@@ -114,6 +114,26 @@ class Problems:
                 if listed not in self.found:
                     self.found.append(listed)
             return None
+        wrong = list(_booleans_for_numbers(table, made))
+        for place, given, problem in wrong:
+            self.add(path + place if at is None else at, problem, given=given)
+        return None if wrong else made
+
+
+def _booleans_for_numbers(
+    table: Mapping[str, object], made: BaseModel
+) -> Iterator[tuple[FieldPath, bool, str]]:
+    """Yield every true or false that pydantic takes for 1 or 0: its place, it, and the problem."""
+    for name, value in table.items():
+        field = getattr(made, name, None)
+        if isinstance(value, bool) and type(field) in (int, float):
+            whole = "whole " if type(field) is int else ""
+            yield (name,), value, f"must be a {whole}number"
+        elif isinstance(value, dict) and isinstance(field, BaseModel):
+            for place, given, problem in _booleans_for_numbers(
+                cast("dict[str, object]", value), field
+            ):
+                yield (name, *place), given, problem
 
 
 def _are_levels(given: object, problem: str) -> bool:

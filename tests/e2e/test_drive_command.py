@@ -150,7 +150,14 @@ def test_replay_gives_every_request_its_time(tmp_path: Path) -> None:
     assert 1e6 < sum(times) / 200 < 40e6
     closed = json.loads(
         headrace(
-            "drive", "replay", "wd-wd3200bekt", str(trace), "--out", str(out), "--closed", "--json"
+            "drive",
+            "replay",
+            "wd-wd3200bekt",
+            str(trace),
+            "--out",
+            str(tmp_path / "closed.csv"),
+            "--closed",
+            "--json",
         ).stdout
     )
     assert closed["mode"] == "closed"
@@ -200,6 +207,7 @@ def test_a_model_is_validated_by_the_times_of_a_drive(tmp_path: Path) -> None:
     assert "demerit" in shown
     assert max(len(line) for line in shown.splitlines()) <= 80
     array = ("--raid", "5", "--drives", "4", "--chunk", "16k")
+    measured.unlink()
     headrace(*("drive", "replay", "sata-7200-500gb", str(trace), "--out", str(measured)), *array)
     assert validated("sata-7200-500gb", "--angles", "1", *array)["demerit_ns"] == 0
     assert validated("sata-7200-500gb", "--angles", "1")["demerit_ns"] > 0, "one drive is another"

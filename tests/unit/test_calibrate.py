@@ -424,8 +424,10 @@ def test_what_has_no_model_is_refused_by_line(tmp_path: Path, text: str, words: 
     assert not (tmp_path / "results").exists()
 
 
-def cell(slots: int, error: float | None, null: float | None = None) -> PredictedCell:
-    trial = Trial(0, "disk", "scan", {"slots": slots}, 0, 1, 0)
+def cell(
+    slots: int, error: float | None, null: float | None = None, **levels: object
+) -> PredictedCell:
+    trial = Trial(0, "disk", "scan", {"slots": slots, "cache": "cold", **levels}, 0, 1, 0)
     measured = None if error is None else 1.0
     role = "checked" if error is not None else "predicted"
     nulls = None if null is None else (1 + null, 9.0)
@@ -445,6 +447,24 @@ def test_the_verdict_says_how_far_the_site_can_be_trusted() -> None:
     assert judge([cell(2, 0.4), cell(8, 0.5)], 0.15).sentences[0].startswith("off by up to 50%")
     unknown = judge([cell(1, None)], 0.15)
     assert not unknown.trusted and unknown.good_to is None
+
+
+def test_the_verdict_names_every_level_of_a_cell() -> None:
+    ttree = {"format": "ttree", "run.threads": 2}
+    cells = [
+        cell(2, -0.5, **ttree),
+        cell(4, 0.4, format="rntuple", threads=1),
+        cell(2, 0.01, format="rntuple", threads=1),
+    ]
+    said = judge(cells, 0.15).sentences
+    assert "worst: disk, scan, ttree, threads = 2, 2 slots, -50%" in said[0]
+    assert "do not trust it at all for scan on disk, ttree, threads = 2: -50% at 2 slots" in said
+    # What is good elsewhere is no reason to trust another format.
+    beyond = (
+        "do not trust it beyond 2 slots for scan on disk, rntuple, threads = 1: +40% at 4 slots"
+    )
+    assert beyond in said
+    assert "half within" in said[0] and "half within" not in judge(cells[:2], 0.15).sentences[0]
 
 
 def test_nodes_and_servers_of_one_machine_share_its_cores(tmp_path: Path) -> None:

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 import typer
+from rich.console import Console
 
 import headrace
 from headrace.analysis.gate import Gate, as_json
 from headrace.cli.gate import gate as command
 from headrace.errors import ExitCode, NotJudgedError, RefusedError, UsageError
 from headrace.library.shown import ShownGate
-from headrace.report.gate import headline
+from headrace.report.gate import headline, print_gate
 from headrace.watching import Watcher
 from headrace.watching.finders.pid import PidFinder
 from headrace.watching.recording import Recorder
@@ -186,3 +187,17 @@ def test_recorded_watches_are_judged(tmp_path: Path) -> None:
         # Other programs have left a window hardly any CPU time: once more.
         assert found.exit_code == ExitCode.INVALID_TRIALS
     assert found.exit_code == ExitCode.OK
+
+
+def test_warnings_are_in_the_words_of_the_gate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = made(tmp_path / "base")
+    modelled = made(tmp_path / "modelled", engine="simulate", provenance="simulated")
+    print_gate(headrace.gate(modelled, base, force=True), Console(width=80))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "the baseline is measured, the results are simulated" in said
+    assert "see the end" not in said
+    with pytest.raises(UsageError) as caught:
+        headrace.gate(modelled, base, metric="nix", force=True)
+    assert "events_per_s" in (caught.value.hint or "")

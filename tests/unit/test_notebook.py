@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 import headrace
-from headrace.errors import StudyError
+from headrace.errors import StudyError, UsageError
 from headrace.profiles.importing import read
 from headrace.profiles.steps import save
 from workspace import ROOT
@@ -69,6 +69,17 @@ def test_what_if_with_a_recorded_job(tmp_path: Path) -> None:
     assert headrace.report(results, ())[0].table.equals(found.table)
     with pytest.raises(StudyError):
         headrace.what_if(tmp_path / "none.toml", slots=[1])
+
+
+def test_one_drive_and_one_number_need_no_list() -> None:
+    one = headrace.what_if("cms-tau-analysis", drives="wd-wd3200bekt", slots=1)
+    assert (
+        one.study == headrace.what_if("cms-tau-analysis", drives=["wd-wd3200bekt"], slots=[1]).study
+    )
+    with pytest.raises(UsageError, match="drives: at least one"):
+        headrace.what_if("cms-tau-analysis", drives=[], slots=[1])
+    with pytest.raises(UsageError, match="slots: at least one"):
+        headrace.what_if("cms-tau-analysis", slots=[])
 
 
 def test_what_cannot_be_simulated_is_said() -> None:

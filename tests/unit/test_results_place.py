@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.analysis.find import find
+from headrace.analysis.read import read
 from headrace.errors import RefusedError, UsageError, as_word
 from headrace.library import default_results, load_study, resume
 
@@ -129,3 +131,37 @@ def test_words_of_a_shell() -> None:
         "'a b'",
         "'./-a b'",
     ]
+
+
+def test_a_damaged_record_is_set_aside_and_its_trial_runs_again(place: Path) -> None:
+    results = load_study("s.toml").simulate("results")
+    (trial,) = (results / "trials").iterdir()
+    whole = (trial / "trial.json").read_bytes()
+    (trial / "trial.json").write_text("junk")
+    assert find(read(results)).trials_done == 0
+    resume(results)
+    assert (trial / "trial.json").read_bytes() == whole
+    (left,) = (results / "retried").iterdir()
+    assert (left / "trial.json").read_text() == "junk"
+
+
+def test_a_lost_plan_is_made_again_from_the_study(place: Path) -> None:
+    results = load_study("s.toml").simulate("results")
+    plan = (results / "plan.parquet").read_bytes()
+    (results / "plan.parquet").unlink()
+    resume(results)
+    assert (results / "plan.parquet").read_bytes() == plan
+    (results / "plan.parquet").unlink()
+    (results / "trials" / "of-another-plan").mkdir()
+    with pytest.raises(RefusedError) as caught:
+        resume(results)
+    assert "another plan" in (caught.value.hint or "")
+
+
+def test_the_hint_of_damaged_results_is_no_command_that_fails_alike(place: Path) -> None:
+    results = load_study("s.toml").simulate("results")
+    (results / "results.json").write_text("x")
+    with pytest.raises(RefusedError) as caught:
+        resume(results)
+    assert "headrace resume" not in (caught.value.hint or "")
+    assert "new folder" in (caught.value.hint or "")

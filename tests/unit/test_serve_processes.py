@@ -31,6 +31,20 @@ def test_what_if_is_simulated(folder: Path) -> None:
         worker.close()
 
 
+def test_what_cannot_be_simulated_is_said_in_the_words_of_the_form(folder: Path) -> None:
+    """CephFS keeps three copies, for which two servers are too few."""
+    worker = WhatIfWorker()
+    try:
+        study = study_of(Question(most_slots=2, where="cephfs", servers=2), folder)
+        run = worker.ask(study.text, str(study.base))
+        assert wait_until(lambda: run.ended, 60, 0.05)
+        assert not run.points and "replicas" in run.problem
+        assert "allowed: at most one a target (2)" in run.problem
+        assert ".toml" not in run.problem
+    finally:
+        worker.close()
+
+
 def test_a_study_is_started(folder: Path) -> None:
     (folder / "a study.toml").write_text(study_of(Question(most_slots=1), folder).text)
     run = Runs(folder).start("a study.toml", "simulate")

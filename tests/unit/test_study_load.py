@@ -123,6 +123,20 @@ def test_a_factor_that_means_nothing_to_a_cell_does_not_multiply_it() -> None:
         ("slots = [1, 2]", 'slots = [{ a = "\\u0000" }]', 17, "NUL"),
         ('kind = "scan"', 'kind = "replay"\nprofile = "mdtst"', 14, 'did you mean "mdtest"'),
         ('kind = "scan"', 'kind = "replay"\nprofile = "none.toml"', 14, "cannot be read"),
+        ("events = 1000", "events = true", 14, "must be a whole number (given: true)"),
+        ("slots = [1, 2]", "slots = [true, 2]", 17, "must be a whole number (given: true)"),
+        ("[factors]", "[run]\ntimeout = true\n[factors]", 16, "timeout: "),
+        ("[factors]", '[run]\nmemory_limit = "0 GB"\n[factors]', 16, "at least 2 MiB"),
+        ("[factors]", '[target.""]\nkind = "path"\n[factors]', 15, "its name is empty"),
+        ("[workload.scan]", '[workload."a\\u001b"]', 12, "that cannot be printed"),
+        ("[factors]", "[workload.scan]\n[factors]", 15, "Cannot declare [workload.scan] twice"),
+        ('kind = "path"', "kind = { a = [1, true] }", 5, "(given: { a = [1, true] })"),
+        (
+            "[factors]",
+            '[report]\nprice.disk = { price = 5, currency = "EURO" }\n[factors]',
+            16,
+            "ISO 4217",
+        ),
     ],
 )
 def test_each_mistake_is_named_with_its_line(old: str, new: str, line: int, words: str) -> None:
@@ -177,6 +191,30 @@ def test_every_mistake_is_named_at_once() -> None:
         .replace("title", "titel")
     )
     assert len(problems(text)) == 3
+
+
+READERS = GOOD.replace(
+    'codec = ["zlib", "zstd"]', 'reader = ["uproot", "rdataframe"]\nthreads = [1, 2]'
+)
+
+
+def test_levels_that_need_each_other_are_possible_where_the_others_are_excluded() -> None:
+    study = load(READERS + '[[exclude]]\nreader = "uproot"\nthreads = 2\n')
+    pairs = {(trial.levels["reader"], trial.levels["threads"]) for trial in make_plan(study).trials}
+    assert pairs == {("uproot", 1), ("rdataframe", 1), ("rdataframe", 2)}
+    only = '[[only]]\nreader = "rdataframe"\n[[only]]\nthreads = 1\n'
+    assert make_plan(load(READERS + only)).trials
+
+
+def test_levels_that_cannot_be_had_together_are_named() -> None:
+    (text,) = problems(READERS)
+    assert text.startswith("study.toml:21: factors.threads[1]: ")
+    assert 'cannot be had together with reader = "uproot"' in text
+    # An exclude of something else leaves them.
+    assert problems(READERS + '[[exclude]]\nreader = "uproot"\nthreads = 1\n') == [text]
+    # Without a reader that has threads, no other level helps.
+    (text,) = problems(READERS.replace(', "rdataframe"]', "]"))
+    assert "factors.threads[1]" in text and 'needs reader = "rdataframe"' in text
 
 
 def test_an_exclude_that_leaves_nothing_is_refused() -> None:

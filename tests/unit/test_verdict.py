@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -186,3 +187,15 @@ def test_five_lines_of_80_columns(observation: Observation, limit: str, words: s
         assert words in " ".join(line.strip() for line in verdict.lines)
         assert len(verdict.lines) <= LINES
         assert max(map(len, verdict.lines)) <= COLUMNS
+
+
+def test_one_sample_is_not_samples() -> None:
+    observation = replace(seen(TimeShare("cpu", "", 5.0)), samples=1, sources="samples")
+    text = " ".join(verdict_of(observation).lines)
+    assert "rom 1 sample" in text and "1 samples" not in text
+
+
+def test_cores_that_are_not_known_are_left_out() -> None:
+    observation = replace(seen(TimeShare("cpu", "", 5.0)), cores=0, cpu_s=4.95)
+    (line,) = [line for line in verdict_of(observation).lines if line.startswith("Limit:")]
+    assert re.search(r"computes, on \d\.\d\d cores\.$", line), line

@@ -33,6 +33,7 @@ from headrace.watching.metrics import WatchMetrics
 from headrace.watching.process import read_processes
 from headrace.watching.process_table import Process
 from headrace.watching.recording import Recorder
+from headrace.watching.sources import lacks
 from headrace.watching.used import JobSample
 from workspace import HEADRACE, ROOT
 
@@ -55,6 +56,27 @@ def test_a_table_of_80_columns_and_its_sources(
     assert lines[1].startswith("job ") and max(map(len, lines)) <= 80
     assert lines[2].startswith(f"{sleeper.pid} sleep") and "100%" in lines[2]
     assert any(line.startswith("source: ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("root", "said"), [(False, "owner or root only"), (True, "denied, even to root (ptrace)")]
+)
+def test_what_is_not_readable_is_told_in_80_columns(
+    sleeper: subprocess.Popen[bytes],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    root: bool,
+    said: str,
+) -> None:
+    def denied(*_: bool, **__: bool) -> tuple[str, ...]:
+        return lacks(io_readable=False, denied=True, ended_unseen=False, root=root)
+
+    monkeypatch.setattr("headrace.watching.job.lacks", denied)
+    watch(pid=[str(sleeper.pid)], interval="0.2 s", once=True)
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    words = f"devices and mounts of waits (/proc/PID/syscall): {said}"
+    assert f"not readable: {words}" in " ".join(text.split())
 
 
 def test_json_has_parts_that_add_up(

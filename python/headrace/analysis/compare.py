@@ -32,6 +32,8 @@ from headrace.special_functions import gammaln, nctdtrinc, stdtrit
 NAMED_AT_MOST = 3
 """The largest number of environment differences that a warning names; with more it gives their
 number."""
+ENVIRONMENTS_BELOW = "; see the end of the comparison"
+"""End of the warning that environments differ."""
 
 
 def compare(
@@ -135,7 +137,7 @@ def _warnings(a: _Cells, b: _Cells, environment: list[EnvironmentDifference]) ->
     if environment:
         names = ", ".join(found.name for found in environment)
         said = names if len(environment) <= NAMED_AT_MOST else f"{len(environment)} fields"
-        warnings.append(f"the environments differ in {said}; see the end of the comparison")
+        warnings.append(f"the environments differ in {said}{ENVIRONMENTS_BELOW}")
     return warnings
 
 

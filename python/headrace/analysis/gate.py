@@ -125,7 +125,10 @@ def _check_metric(metric: str, baseline: Records, options: FindOptions) -> None:
     # A workload may have rates of its own, without a definition.
     known = [*names_for(options.price.values()), *_metrics_of(baseline, options)]
     if metric not in known:
-        raise UsageError(meant(f"--metric {metric}: unknown metric", metric, known))
+        raise UsageError(
+            meant(f"--metric {metric}: unknown metric", metric, known),
+            hint=f"allowed: {', '.join(dict.fromkeys(known))}",
+        )
 
 
 def _metrics_of(records: Records, options: FindOptions) -> Sequence[str]:

@@ -76,10 +76,17 @@ class Records:
     environments: tuple[JsonObject, ...] = field(repr=False)
     """Every distinct environment."""
     warnings: tuple[str, ...]
-    """One warning per damaged record."""
+    """One warning per damaged record, and one if the plan cannot be read."""
+    damaged: tuple[str, ...] = ()
+    """Ids of the trials whose records are damaged."""
 
     def __len__(self) -> int:
         return len(self.trials)
+
+    @property
+    def planned(self) -> int:
+        """Number of planned trials; without a plan, of those that have records."""
+        return len(self) + len(self.damaged) if self.plan is None else len(self.plan.trials)
 
     @cached_property
     def retried(self) -> tuple[str, ...]:
@@ -220,6 +227,7 @@ def read(results: Path) -> Records:
     except HeadraceError as error:
         warnings.append(error.message)
     rows: list[dict[str, object]] = []
+    damaged: list[str] = []
     shared = _Shared()
     trials_path = results / "trials"
     for name in _trial_names(trials_path):
@@ -231,9 +239,18 @@ def read(results: Path) -> Records:
                 _check_parquet(f"{directory}/jobs.parquet")
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             warnings.append(f"record {name} is damaged and left out: {_cause(error)}")
+            damaged.append(name)
             continue
         rows.append({"id": name, **row})
-    return Records(results, header, plan, _frame(rows), tuple(shared.environments), tuple(warnings))
+    return Records(
+        results,
+        header,
+        plan,
+        _frame(rows),
+        tuple(shared.environments),
+        tuple(warnings),
+        tuple(damaged),
+    )
 
 
 def trials_frame(records: Iterable[TrialRecord]) -> pd.DataFrame:

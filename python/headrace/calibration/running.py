@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from headrace.analysis.interference import disturbances
 from headrace.analysis.metrics import valid_trials
 from headrace.analysis.read import Records
 from headrace.calibration.cells import CalibrationPlan
@@ -227,7 +228,22 @@ def learn(
         if trial.cell in plan.learn | plan.check and trial.cell not in measured
     )
     ordered = _ordered(study, predicted)
-    return LearntSite(found, facts, ordered, judge(ordered, limit), missing)
+    verdict = judge(ordered, limit)
+    verdict = replace(verdict, sentences=(*verdict.sentences, *_disturbed(records)))
+    return LearntSite(found, facts, ordered, verdict, missing)
+
+
+def _disturbed(records: Records) -> list[str]:
+    """Return a sentence on trials that count and that other programs may have slowed down."""
+    found = [each for each in disturbances(records) if each.warned]
+    if not found:
+        return []
+    count = sum(len(each.warned) for each in found)
+    most = max(each.lost_share_counted for each in found)
+    return [
+        f"other programs may have cost {count} of {len(records)} trials up to {most:.0%} of their "
+        "time: measure again on a quiet machine"
+    ]
 
 
 def _ordered(study: Study, cells: Iterable[PredictedCell]) -> tuple[PredictedCell, ...]:

@@ -20,7 +20,9 @@ LIMIT = 0.15
 """Largest error of a checked cell with which a site counts as good, unless the user says."""
 
 
-_NAMED_APART = ("target", "workload", "cache", "run.cache")
+_NAMED_APART = ("target", "workload", "cache", "slots", "nodes")
+_FEW = 3
+"""Checked cells of which a median says something."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +53,23 @@ class PredictedCell:
 
     @property
     def name(self) -> str:
-        """Target, workload, levels that are words, and slots."""
-        trial = self.trial
-        words = [
-            level
-            for name, level in trial.levels.items()
-            if isinstance(level, str) and name not in _NAMED_APART
-        ]
-        return ", ".join((trial.target, trial.workload, *words, slots_words(self.slots)))
+        """Target, workload, further levels, and slots."""
+        parts = (self.trial.target, self.trial.workload, *self.levels, slots_words(self.slots))
+        return ", ".join(parts)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Levels of the other factors: words as they are, others with the factor's name."""
+        further = {
+            name.removeprefix("run."): level
+            for name, level in self.trial.levels.items()
+            if level is not None
+        }
+        return tuple(
+            level if isinstance(level, str) else f"{name} = {level}"
+            for name, level in further.items()
+            if name not in _NAMED_APART
+        )
 
 
 @dataclass(frozen=True)
@@ -110,9 +121,10 @@ def judge(cells: Sequence[PredictedCell], limit: float) -> SiteVerdict:
     typical = float(np.median(errors))
     null_typical = float(np.median(null_errors)) if null_errors else None
     number = "the cell" if len(checked) == 1 else f"{len(checked)} cells"
+    half = f"half within {typical:.0%}; " if len(checked) >= _FEW else ""
     sentences = [
-        f"good to {max(errors):.0%} in {number} that it had not seen (half within "
-        f"{typical:.0%}; worst: {worst.name}, {worst.error or 0.0:+.0%})"
+        f"good to {max(errors):.0%} in {number} that it had not seen ({half}"
+        f"worst: {worst.name}, {worst.error or 0.0:+.0%})"
     ]
     if null_typical is not None:
         better = "better" if typical < null_typical else "no better"
@@ -123,9 +135,10 @@ def judge(cells: Sequence[PredictedCell], limit: float) -> SiteVerdict:
     for cell in bad:
         trusted = max((each.slots for each in cells if _is_alike(each, cell, limit)), default=0)
         where = f"beyond {slots_words(trusted)}" if 0 < trusted < cell.slots else "at all"
+        what = ", ".join((f"{cell.trial.workload} on {cell.trial.target}", *cell.levels))
         sentences.append(
-            f"do not trust it {where} for {cell.trial.workload} on {cell.trial.target}: "
-            f"{cell.error or 0.0:+.0%} at {cell.slots}"
+            f"do not trust it {where} for {what}: {cell.error or 0.0:+.0%} at "
+            f"{slots_words(cell.slots)}"
         )
     most = max(measured)
     sentences.append(f"do not trust it beyond {slots_words(most)}: no cell with more was measured")
@@ -150,9 +163,9 @@ def _best_null(checked: Sequence[PredictedCell]) -> tuple[Null, list[float]]:
 
 
 def _is_alike(each: PredictedCell, bad: PredictedCell, limit: float) -> bool:
-    """Return whether a measured cell of the same target and workload is within the limit."""
-    same = (each.trial.target, each.trial.workload) == (bad.trial.target, bad.trial.workload)
-    return same and each.error is not None and abs(each.error) <= limit
+    """Return whether a measured cell that differs in slots or cache alone is within the limit."""
+    own, others = ((cell.trial.target, cell.trial.workload, cell.levels) for cell in (bad, each))
+    return own == others and each.error is not None and abs(each.error) <= limit
 
 
 def as_json(

@@ -128,6 +128,22 @@ def _top_options(
     """The options of `headrace` itself; typer needs a function that has them."""
 
 
+def _ended_by(error: OSError) -> ExitCode:
+    """Print what the user can do about an error of the system; raise it again if nothing."""
+    if error.errno == errno.ENAMETOOLONG:
+        # Of a file or folder that the user named: Headrace's own names are short.
+        name = str(error.filename or "a file")
+        shown = name if len(name) <= 60 else f"{name[:40]}...{name[-17:]}"
+        complain(HeadraceError(f"{shown}: the name is too long"))
+        return ExitCode.BAD_INPUT
+    if error.errno not in _FULL:
+        raise error
+    silence_output()
+    where = f" ({error.filename})" if error.filename else ""
+    complain(HeadraceError(f"output cannot be written: {error.strerror}{where}"))
+    return ExitCode.RUN_FAILED
+
+
 def main() -> None:
     """Run `headrace`. A user error prints one message and sets the exit code, without a traceback.
 
@@ -153,12 +169,7 @@ def main() -> None:
                 _stopped() if error.exit_code == ExitCode.INTERRUPTED else int(error.exit_code)
             )
         except OSError as error:
-            if error.errno not in _FULL:
-                raise
-            silence_output()
-            where = f" ({error.filename})" if error.filename else ""
-            complain(HeadraceError(f"output cannot be written: {error.strerror}{where}"))
-            sys.exit(int(ExitCode.RUN_FAILED))
+            sys.exit(int(_ended_by(error)))
         except SystemExit as end:
             # Typer exits with 1 (a defect) when the program that reads the output (head, less) has
             # ended.

@@ -38,7 +38,11 @@ Record = Annotated[
     typer.Option(metavar="FOLDER", help="write records, as a study's; for report and compare"),
 ]
 Window = Annotated[
-    str, typer.Option(help="time of a record: each is a trial with the jobs of this time")
+    str | None,
+    typer.Option(
+        help="with --record: time of a record, 1 min when not given; each is a trial with the "
+        "jobs of this time"
+    ),
 ]
 Metrics = Annotated[
     str | None,

@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from headrace.cli._console import err, out
 from headrace.cli._finish import finish
+from headrace.cli._notes import print_notes
 from headrace.errors import UsageError
 from headrace.units import format_amount
 
@@ -71,8 +72,20 @@ def _show_outline(outline: ProfileOutline, *, as_json: bool) -> None:
         bounds = span(name, figure.low, figure.high)
         table.add_row(label(name), amount(name, figure.value), bounds, escape(figure.source))
     out.print(table)
-    for sentence in outline.unknown:
-        err.print(f"unknown: {sentence}", markup=False)
+    print_notes(outline.unknown, "unknown")
+
+
+def _print_json(recording: Recording, summary: Summary) -> None:
+    from headrace.verdict.recorded import verdict_of_profile
+
+    shown = {
+        **asdict(summary),
+        "reuse": summary.reuse,
+        "unseen": asdict(recording.unseen) if recording.unseen is not None else None,
+        "notes": recording.notes,
+        "verdict": asdict(verdict_of_profile(recording)),
+    }
+    typer.echo(json.dumps(shown, indent=1))
 
 
 @app.command("show")
@@ -80,16 +93,23 @@ def show(
     profile: ProfileArgument,
     picture: Annotated[
         Path | None,
-        typer.Option(help="draw it, too: a .png or .svg; NAME.png beside the profile with --draw"),
+        typer.Option(help="draw it, too, into a new file: .png or .svg"),
     ] = None,
-    draw: Annotated[bool, typer.Option("--draw", help="draw NAME.png beside the profile")] = False,
+    draw: Annotated[
+        bool,
+        typer.Option(
+            "--draw", help="draw NAME.png beside the profile, or the first free NAME-2.png …"
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
     files: Annotated[int, typer.Option(help="how many files are listed", min=0)] = 8,
 ) -> None:
     """Show what a recorded job did: bytes, sizes of reads, order, reuse, work between reads, its
     files; where its time went, what limits it, and what would change it.
     """
+    from headrace.cli._output_files import check_output
     from headrace.profiles.picture import draw as draw_picture
+    from headrace.profiles.places import free_path
     from headrace.profiles.steps import existing_profile, load, profile_table
     from headrace.profiles.summary import summarise
     from headrace.verdict.recorded import verdict_of_profile
@@ -104,32 +124,22 @@ def show(
         _show_outline(outline, as_json=as_json)
         return
     recording = load(str(profile))
-    if picture is None and draw:
-        picture = profile.with_suffix(".png")
+    if picture is not None:
+        check_output(picture, "--picture")
+    elif draw:
+        picture = free_path(profile.with_suffix(".png"))
     if picture is not None:
         draw_picture(recording, picture)
     summary = summarise(recording)
     if as_json:
-        typer.echo(
-            json.dumps(
-                {
-                    **asdict(summary),
-                    "reuse": summary.reuse,
-                    "unseen": asdict(recording.unseen) if recording.unseen is not None else None,
-                    "notes": recording.notes,
-                    "verdict": asdict(verdict_of_profile(recording)),
-                },
-                indent=1,
-            )
-        )
+        _print_json(recording, summary)
         return
     out.print(_overview(recording, summary))
     if files and summary.files:
         out.print(_files_table(summary.files[:files]))
         if len(summary.files) > files:
             out.print(f"and {len(summary.files) - files} more")
-    for note in recording.notes:
-        err.print(f"[yellow]note:[/yellow] {escape(note)}")
+    print_notes(recording.notes)
     for line in verdict_of_profile(recording).lines:
         out.print(line, markup=False)
     if picture is not None:
@@ -157,15 +167,16 @@ def import_profile(
     ] = False,
 ) -> None:
     """Make a profile of what another tool recorded."""
+    from headrace.cli._output_files import check_folder_of
     from headrace.profiles.importing import read
     from headrace.profiles.places import profile_to_write
     from headrace.profiles.steps import save
 
     path = profile_to_write(out_path, trace.name.partition(".")[0] or "job")
+    check_folder_of(path, "--out")
     recording = read(trace, path.stem, format)
     save(recording.hashed() if hash_names else recording, path)
-    for note in recording.notes:
-        err.print(f"[yellow]note:[/yellow] {escape(note)}")
+    print_notes(recording.notes)
     err.print(f"imported: {len(recording.steps)} steps -> {escape(str(path))}")
 
 
@@ -179,13 +190,15 @@ def export_profile(
     software: Annotated[bool, typer.Option(help="programs and libraries, too")] = False,
 ) -> None:
     """Write a profile for other tools."""
+    from headrace.cli._output_files import check_output
     from headrace.profiles.exporting import export, left_out
     from headrace.profiles.steps import existing_profile, load
 
     recording = load(str(existing_profile(profile, "PROFILE")))
+    check_output(path, "PATH")
     written = export(recording, path, format, software=software)
     if note := left_out(recording, format, software=software):
-        err.print(f"[yellow]note:[/yellow] {escape(note)}")
+        print_notes([note])
     err.print(f"exported: {written} steps -> {escape(str(path))}")
 
 
@@ -222,7 +235,10 @@ def simulate_profile(
     The study is yours to edit. Without options, an existing one is run as it is; with options that
     ask for another study, that goes into a new file beside it.
     """
+    import threading
+
     from headrace.cli._progress import Display
+    from headrace.cli._simulated_job import check_hardware, removed_if_wrong
     from headrace.library import default_results, load_study
     from headrace.profiles.places import study_to_run
     from headrace.profiles.steps import existing_profile, load, profile_table
@@ -230,7 +246,13 @@ def simulate_profile(
     from headrace.study.load import load_study_text
     from headrace.system.stopping import stopping_on_signals
 
+    if link is not None and not shared:
+        raise UsageError(
+            f"--link {link}: goes with --shared: without it each node has a drive of its own"
+        )
     profile = existing_profile(profile, "PROFILE")
+    base = profile.absolute().parent
+    check_hardware(drives or (), link, base)
     text = study_text(
         profile.name,
         drives or ["seagate-exos-x24-24tb", "samsung-870-evo-1tb"],
@@ -241,16 +263,14 @@ def simulate_profile(
     # Check before writing the study: one that cannot run must not be left behind.
     if profile_table(str(profile))[0].outline is None:
         load(str(profile))
-    load_study_text(text, file=Path("command line"), base=profile.absolute().parent)
+    load_study_text(text, file=Path("command line"), base=base)
     asked = bool(drives or nodes or slots or shared or link)
     study, done = study_to_run(profile, text, asked=asked)
     err.print(f"study: {escape(str(study))} ({done})")
-    import threading
-
-    loaded = load_study(study)
     root = results or default_results(study)
     stop = threading.Event()
     with stopping_on_signals(stop), finish(root) as ending:
-        with Display() as display:
+        with removed_if_wrong(study, written=done == "written"), Display() as display:
+            loaded = load_study(study)
             loaded.run(root, engine="simulate", observer=display, stop=stop)
         ending.completed()

@@ -11,6 +11,8 @@ import typer
 from rich.markup import escape
 
 from headrace.cli._console import err
+from headrace.cli._notes import print_notes
+from headrace.errors import as_word
 
 
 def record(
@@ -32,10 +34,11 @@ def record(
     Threads and child processes are included. The program must be dynamically linked and not
     set-uid.
     """
+    from headrace.cli._output_files import check_folder_of
     from headrace.profiles.places import profile_to_write
     from headrace.profiles.recorder import record as run
-    from headrace.profiles.steps import Op, save
-    from headrace.records.place import check_place
+    from headrace.profiles.steps import save
+    from headrace.profiles.summary import bytes_moved
     from headrace.units import format_amount, format_seconds
 
     name = (
@@ -43,20 +46,16 @@ def record(
         or "job"
     )
     path = profile_to_write(out, name)
-    check_place(path.parent, "--out")  # before the program runs
+    check_folder_of(path, "--out")  # before the program runs
     recorded = run(command, name, path.parent)
     recording = recorded.recording.hashed() if hash_names else recorded.recording
     save(recording, path)
-    for note in recording.notes:
-        err.print(f"[yellow]note:[/yellow] {escape(note)}")
-    steps = recording.steps
-    read, written = (
-        format_amount(int(steps.length[steps.op == op].sum())) for op in (Op.READ, Op.WRITE)
-    )
+    print_notes(recording.notes)
+    read, written = map(format_amount, bytes_moved(recording))
     err.print(
-        f"recorded: {len(steps)} steps, {read} read, {written} written, "
+        f"recorded: {len(recording.steps)} steps, {read} read, {written} written, "
         f"{format_seconds(recording.duration_ns * 1e-9)} -> {escape(str(path))}\n"
-        f"  headrace profile show {escape(str(path))}"
+        f"  headrace profile show {escape(as_word(path))}"
     )
     code = recorded.exit_code
     sys.exit(code if code >= 0 else 128 - code)

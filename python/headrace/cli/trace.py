@@ -217,8 +217,10 @@ def plot(
     device: OfDevice = None,
 ) -> None:
     """Draw traces: offsets by process, throughput, IOPS, seeks, queue depth, latencies."""
+    from headrace.cli._output_files import check_output
     from headrace.traces import draw, open_trace, summarise
 
+    check_output(output, "--out")  # before the traces are read
     if label and len(label) != len(traces):
         raise StudyError(
             [
@@ -253,7 +255,9 @@ def convert_trace(
     device: OfDevice = None,
 ) -> None:
     """Write a trace's requests as fio's iolog, CSV or Parquet."""
+    from headrace.cli._output_files import check_output
     from headrace.traces import convert, open_trace
 
+    check_output(output, "OUTPUT")
     count = convert(open_trace(trace, device), output, format)
     err.print(f"{count:,} requests written: {output}", style="dim")

@@ -35,7 +35,10 @@ def validate(
         from headrace.engine.simulate.checking import check_simulated_only
 
         check_simulated_only(loaded.study, trials)
-    out.print(
-        f"{study} is good: {len(loaded.study.targets)} target(s), {len(loaded.study.workloads)} "
-        f"workload(s), {len(trials)} trials"
+    counts = (
+        ("target", len(loaded.study.targets)),
+        ("workload", len(loaded.study.workloads)),
+        ("trial", len(trials)),
     )
+    words = ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts)
+    out.print(f"{study} is good: {words}")

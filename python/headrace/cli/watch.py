@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.cli._console import err, out
+from headrace.cli._notes import print_notes
+from headrace.cli._option_values import seconds
 from headrace.cli._watch_options import (
     AsJson,
     Cgroup,
@@ -28,7 +30,6 @@ from headrace.cli._watch_options import (
 from headrace.cli._watch_show import Show
 from headrace.errors import RefusedError, UsageError
 from headrace.system.stopping import stopping_on_signals
-from headrace.units import format_seconds, parse_seconds
 
 if TYPE_CHECKING:
     from headrace.watching import Finder, NodeSample
@@ -46,7 +47,7 @@ def watch(
     once: Once = False,
     as_json: AsJson = False,
     record: Record = None,
-    window: Window = "1 min",
+    window: Window = None,
     openmetrics: Metrics = None,
     textfile: Textfile = None,
     profile: Profile = None,
@@ -58,8 +59,12 @@ def watch(
     """
     from headrace.watching import Watcher
 
-    interval_s = _seconds(interval, "--interval", 0.1)
-    window_s = _seconds(window, "--window", interval_s) if record is not None else 0.0
+    interval_s = seconds(interval, "--interval", 0.1, day=True)
+    if window is not None and record is None:
+        raise UsageError(f"--window {window}: goes with --record")
+    window_s = 0.0
+    if record is not None:
+        window_s = seconds(window or "1 min", "--window", interval_s, day=True)
     given = {"pid": pid, "cgroup": cgroup, "user": user, "slurm": slurm, "condor": condor}
     finder = _finder({**given, "all": ["all"] if everything else []})
     stop = threading.Event()
@@ -88,14 +93,12 @@ def watch(
 @contextmanager
 def _profiled(path: Path, finder: Finder) -> Generator[Outlet]:
     """Write the outline of the one job at the end, and say what is unknown in it."""
+    from headrace.cli._output_files import check_folder_of
     from headrace.outline import JobOutline
     from headrace.profiles.places import profile_to_write
-    from headrace.records.place import check_place
 
-    check_place(path.absolute().parent, "--profile")
-    if not path.absolute().parent.is_dir():
-        raise UsageError(f"--profile {path}: {path.parent} is no folder", hint="make it first")
     path = profile_to_write(path, "job", "--profile")
+    check_folder_of(path, "--profile")
     jobs = finder.find()
     if len(jobs) != 1:
         raise UsageError(
@@ -105,8 +108,8 @@ def _profiled(path: Path, finder: Finder) -> Generator[Outlet]:
     making = JobOutline(jobs[0], path)
     with making:
         yield making
-    for sentence in making.outline.unknown if making.outline is not None else ():
-        err.print(f"unknown: {sentence}", style="dim", markup=False)
+    if making.outline is not None:
+        print_notes(making.outline.unknown, "unknown")
     err.print(f"profile: {path}", markup=False)
 
 
@@ -144,16 +147,6 @@ def _metrics(address: str | None, textfile: Path | None) -> Generator[Outlet]:
         if address is not None:
             stack.enter_context(served(metrics, address, tell))
         yield metrics
-
-
-def _seconds(text: str, option: str, least_s: float) -> float:
-    try:
-        found_s = parse_seconds(text)
-    except ValueError as error:
-        raise UsageError(f"{option} {text}: {error}") from None
-    if not least_s <= found_s <= 86400:
-        raise UsageError(f"{option} {text}: must be between {format_seconds(least_s)} and 1 d")
-    return found_s
 
 
 def _finder(given: Mapping[str, list[str] | None]) -> Finder:

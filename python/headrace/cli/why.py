@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli._console import err
+from headrace.cli._option_values import seconds
 from headrace.errors import UsageError
-from headrace.units import parse_seconds
 
 if TYPE_CHECKING:
     from headrace.profiles.steps import Recording
@@ -31,8 +31,11 @@ def why(
         typer.Option(metavar="PID", help="watch this running process, and what it starts, instead"),
     ] = None,
     duration: Annotated[
-        str, typer.Option("--for", help="with --pid: how long; Ctrl-C ends it earlier")
-    ] = "10 s",
+        str | None,
+        typer.Option(
+            "--for", help="with --pid: how long, 10 s when not given; Ctrl-C ends it earlier"
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="print the verdict as JSON, on standard error")
     ] = False,
@@ -43,7 +46,10 @@ def why(
         ),
     ] = None,
     page: Annotated[
-        Path | None, typer.Option(help="write the verdict as a page (HTML) to this file")
+        Path | None,
+        typer.Option(
+            help="write the verdict as a page (HTML) to this file (of an earlier why: replaced)"
+        ),
     ] = None,
 ) -> None:
     """Run a program and say where its time went, what limits it, and what would change it.
@@ -52,20 +58,17 @@ def why(
     ends the program: the verdict is then about what was seen. With --pid a running program is
     watched from outside. Needs neither root nor a study file.
     """
-    from headrace.records.place import check_place
-
     if bool(command) == (pid is not None):
         raise UsageError(
             "give either a program after -- or --pid",
             hint="for example headrace why -- python my_analysis.py",
         )
-    if keep is not None:
-        check_place(keep, "--keep")  # before the program runs
-        keep.mkdir(parents=True, exist_ok=True)
-    if page is not None:
-        check_place(page.absolute().parent, "--page")
+    if duration is not None and pid is None:
+        raise UsageError(f"--for {duration}: goes with --pid", hint="a program runs to its end")
+    duration_s = seconds(duration or "10 s", "--for", 0.1)
+    _check_outputs(keep, page)
     if pid is not None:
-        code, recording, verdict = 0, None, _of_process(pid, duration)
+        code, recording, verdict = 0, None, _of_process(pid, duration_s)
     else:
         code, recording, verdict = _of_command(command or [], keep)
     if as_json:
@@ -90,15 +93,26 @@ def _of_command(
     return seen.exit_code, seen.recording, verdict
 
 
-def _of_process(pid: str, duration: str) -> ProgramVerdict:
+def _check_outputs(keep: Path | None, page: Path | None) -> None:
+    """Raise UsageError or RefusedError before the program runs; make the folder to keep."""
+    from headrace.cli._output_files import check_folder_of, check_output
+    from headrace.records.place import check_place
+    from headrace.verdict.page import is_page
+
+    if page is not None and is_page(page):
+        check_folder_of(page, "--page")
+    elif page is not None:
+        check_output(page, "--page")
+    if keep is not None:
+        check_place(keep, "--keep")
+        keep.mkdir(parents=True, exist_ok=True)
+
+
+def _of_process(pid: str, duration_s: float) -> ProgramVerdict:
     from headrace.system.stopping import stopping_on_signals
     from headrace.verdict.attached import attend
     from headrace.verdict.words import verdict_of
 
-    try:
-        duration_s = parse_seconds(duration)
-    except ValueError as error:
-        raise UsageError(f"--for {duration}: {error}") from None
     stop = threading.Event()
     with stopping_on_signals(stop):
         return verdict_of(attend(pid, duration_s, stop.is_set))

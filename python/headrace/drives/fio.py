@@ -19,6 +19,7 @@ from headrace.scenario import Table
 from headrace.units import MOST_BYTES
 
 RW = ("read", "write", "randread", "randwrite", "rw", "readwrite", "randrw")
+MIXED = ("rw", "readwrite", "randrw")
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _TIMES_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "ms": 1e-3, "us": 1e-6}
 
@@ -60,6 +61,7 @@ class Load:
     rwmixread: int = 50
     fsync: int = 0
     number_ios: int | None = None
+    """0, like None: no limit."""
     seed: int = 0
     empty: bool = False
     """The region that is read holds no data except what the drive's table specifies, so that an SSD
@@ -74,7 +76,8 @@ class Load:
 
     def as_json(self) -> str:
         """Return the load as the core's JSON."""
-        return json.dumps({key: value for key, value in asdict(self).items() if value is not None})
+        options = {**asdict(self), "number_ios": self.number_ios or None}
+        return json.dumps({key: value for key, value in options.items() if value is not None})
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,8 @@ def read_fio_results(file: Path, runtime_s: float) -> list[Observed]:
         )
         problem = "is no result of fio --output-format=json"
         raise StudyError([FileProblem(file, 0, place[1] if place else "", "", problem)]) from None
+    if not found.jobs:
+        raise StudyError([FileProblem(file, 0, "jobs", "", "holds no jobs", "at least one job")])
     return [_observed(file, job, {**found.common, **job.options}, runtime_s) for job in found.jobs]
 
 

@@ -258,7 +258,8 @@ def fit_drive(
             [FileProblem(entry.file, 0, "kind", kind, "has no parameter that could be fitted")]
         )
     say = progress or _silent
-    say("fitting")
+    files_of = ", ".join(dict.fromkeys(owner))
+    say(f"fitting {entry.name} to {files_of}: {len(free)} free parameters")
     table, parameters = _fit(entry.table, free, observed, say)
     before = [_model(entry.table, job) for job in observed]
     after = [_model(table, job) for job in observed]

@@ -13,6 +13,7 @@ from headrace.catalog import CatalogEntry
 from headrace.drives.running import replay_trace
 from headrace.drives.traces import OP_WORDS, READ, WRITE, Trace, read_trace
 from headrace.drives.validating import demerit_ns, measured_ns
+from headrace.errors import FileProblem, StudyError
 from headrace.scenario import Table
 
 MOST_REQUESTS = 4000
@@ -100,7 +101,8 @@ def is_trace(file: Path) -> bool:
 
 
 def observe_trace(file: Path, entry: CatalogEntry, how: TraceReplay) -> ObservedTrace:
-    """Read a trace. Raises StudyError if it is none, or lacks response times."""
+    """Read a trace. Raises StudyError if it is none, lacks response times, or has too few
+    requests."""
     trace = read_trace(file)
     times_ns = measured_ns(trace)[:MOST_REQUESTS]
     assert trace.response_ns is not None
@@ -112,8 +114,20 @@ def observe_trace(file: Path, entry: CatalogEntry, how: TraceReplay) -> Observed
         trace.sectors[:MOST_REQUESTS],
         trace.response_ns[:MOST_REQUESTS],
     )
+    _check_requests(short)
     values = _quantiles(short.op, times_ns)
     return ObservedTrace(file.name, short, how, entry, values, float(times_ns.mean()))
+
+
+def _check_requests(trace: Trace) -> None:
+    """Raise StudyError if no operation has enough requests for quantiles."""
+    reads, writes = (int((trace.op == op).sum()) for op in (READ, WRITE))
+    if max(reads, writes) < FEWEST:
+        first = f" in the first {MOST_REQUESTS} requests" if len(trace) == MOST_REQUESTS else ""
+        counts = f"{reads} reads and {writes} writes{first}"
+        needed = f"at least {FEWEST} reads or {FEWEST} writes"
+        problem = FileProblem(trace.file, 0, "", counts, "too few requests for a fit", needed)
+        raise StudyError([problem])
 
 
 def _quantiles(op: npt.NDArray[np.uint8], times_ns: Values) -> dict[str, float]:

@@ -6,7 +6,7 @@ The core's errors become faults of the drive's file.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypedDict, cast
@@ -50,14 +50,21 @@ class DriveRun(TypedDict):
     power_w_mean: float
 
 
-def run_drive(table: Table, load: Load, file: Path | None = None) -> DriveRun:
+def run_drive(
+    table: Table,
+    load: Load,
+    file: Path | None = None,
+    options: Mapping[str, tuple[str, str]] | None = None,
+) -> DriveRun:
     """Run the model of an unused drive: return `read` and `write` with IOPS, rate and latencies,
     energy and mean power.
 
     The region that the load reads holds data, unless `load.empty`; writes start from the state in
     the table. Raises StudyError that names the invalid option or field of the drive.
+
+    `options`: for fields of the load, the option that it comes from and the text given, for errors.
     """
-    with placed(file or Path(str(table.get("name", "drive")))):
+    with placed(file or Path(str(table.get("name", "drive"))), options or {}):
         return json.loads(_core.drive_run_json(json.dumps(table), load.as_json()))
 
 
@@ -124,14 +131,18 @@ _RAID = {"raid.level": "--raid", "raid.drives": "--drives", "raid.chunk_bytes": 
 
 
 @contextmanager
-def placed(file: Path) -> Generator[None]:
-    """Convert the core's errors to problems of a file, those of a RAID to problems of options."""
+def placed(file: Path, options: Mapping[str, tuple[str, str]] | None = None) -> Generator[None]:
+    """Convert the core's errors to problems of a file, those of a RAID and of fields in `options`
+    to problems of options."""
     try:
         yield
     except _core.ModelError as error:
         field, given, allowed = error.args
         if field in _RAID:
             file, field = Path("command line"), _RAID[field]
+        elif options and field in options:
+            allowed = f"{allowed} {'bytes' if field.endswith('_bytes') else 'seconds'}"
+            file, (field, given) = Path("command line"), options[field]
         raise StudyError(
-            [FileProblem(file, 0, field, str(given), "cannot be", str(allowed))]
+            [FileProblem(file, 0, field, str(given), "is not allowed", str(allowed))]
         ) from None

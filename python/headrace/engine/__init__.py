@@ -40,6 +40,10 @@ class Observer(Protocol):
     def phase(self, text: str) -> None:
         """A new phase starts. `text` is for people: `making data set`, `formatting ext4`."""
 
+    def note(self, text: str) -> None:
+        """Something that people should know of a run that goes on. Also called before
+        `started`."""
+
     def trial_started(self, trial: Trial, jobs: int) -> None:
         """A trial's jobs are about to be released. `jobs` is 0 when their number is unknown."""
 

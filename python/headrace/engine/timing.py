@@ -84,6 +84,10 @@ class TimedObserver:
         """A new phase starts."""
         self._observer.phase(text)
 
+    def note(self, text: str) -> None:
+        """Something that people should know."""
+        self._observer.note(text)
+
     def jobs(self, done: int, running: int, events_per_s: float) -> None:
         """Called from time to time while jobs run."""
         self._observer.jobs(done, running, events_per_s)

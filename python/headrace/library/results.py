@@ -32,7 +32,7 @@ def records(results: str | Path) -> Any:
 
 def report(
     results: str | Path,
-    formats: Sequence[str] = ("html",),
+    formats: str | Sequence[str] = ("html",),
     console: Console | None = None,
     *,
     series: Sequence[str] = (),
@@ -53,6 +53,7 @@ def report(
     from headrace.report.write import check_request, write_report
 
     root = Path(results)
+    formats = (formats,) if isinstance(formats, str) else formats
     if output is not None:
         check_place(Path(output), "--output")
     check_request(root, formats, series)

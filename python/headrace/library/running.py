@@ -46,6 +46,9 @@ class Silent:
     def phase(self, text: str) -> None:
         """Do nothing."""
 
+    def note(self, text: str) -> None:
+        """Do nothing."""
+
     def trial_started(self, trial: Trial, jobs: int) -> None:
         """Do nothing."""
 
@@ -265,10 +268,10 @@ def resume(
 ) -> Path:
     """Run the trials of a results folder's plan that have no record yet; return the folder.
 
-    With `retry_invalid`, trials with an invalid record run again too, and the old records move to
-    `retried/`. `on`: what simulates, as for `LoadedStudy.run`. Raises UsageError when the folder
-    holds no results, RefusedError when it was written
-    by another version or its study has changed.
+    Trials with a damaged record run again too, and with `retry_invalid` those with an invalid one;
+    the old records move to `retried/`. A plan that cannot be read is made again from the study.
+    `on`: what simulates, as for `LoadedStudy.run`. Raises UsageError when the folder holds no
+    results, RefusedError when it was written by another version or its study has changed.
     """
     from headrace.records.store import ResultStore, read_header
 
@@ -284,14 +287,19 @@ def resume(
             f"{root / 'study.toml'} is not the study that these results were begun with",
             hint="put the study back as it was, or run the changed study into a new folder",
         )
-    plan = _read_plan(root)
+    plan, lost = _read_plan(root, study)
     loaded = LoadedStudy(study, text, base, _media(forced_devices))
     inputs = RunInputs(observer, cache_dir, stop, on)
     with claimed(_places(study, plan, header.engine, root)), inputs.simulator(header.engine):
         refuse_problems(problems_of(loaded, plan, header.engine, root, cache_dir))
         store = ResultStore.open(root)
-        if retry_invalid:
-            _set_invalid_aside(store)
+        try:
+            if lost:
+                store.restore_plan(plan)
+            _set_aside(store, inputs.observer or Silent(), invalid=retry_invalid)
+        except BaseException:
+            store.close()
+            raise
         _drive(loaded, plan, store, inputs)
     return root
 
@@ -301,24 +309,33 @@ def _places(study: Study, plan: Plan, engine: str, root: Path) -> list[Place]:
     return [Place(root, "the results folder"), *_engine(engine).claims(study, plan)]
 
 
-def _set_invalid_aside(store: ResultStore) -> None:
+def _set_aside(store: ResultStore, observer: Observer, *, invalid: bool) -> None:
+    """Set damaged records aside, and with `invalid` those of trials that cannot be trusted."""
     from headrace.analysis.read import read
 
-    try:
-        for trial in read(store.root).to_retry:
-            store.set_aside(trial)
-    except BaseException:
-        store.close()
-        raise
+    records = read(store.root)
+    for trial in records.damaged:
+        place = store.set_aside(trial)
+        observer.note(f"the record of {trial} is damaged: it is in {place}, the trial runs again")
+    for trial in records.to_retry if invalid else ():
+        store.set_aside(trial)
 
 
-def _read_plan(root: Path) -> Plan:
+def _read_plan(root: Path, study: Study) -> tuple[Plan, bool]:
+    """Return the plan of a results folder, and whether it was lost and made again."""
     from headrace.records.plan_file import read_plan
 
     try:
-        return read_plan(root / "plan.parquet")
+        return read_plan(root / "plan.parquet"), False
     except HeadraceError as error:
-        raise RefusedError(error.message) from None
+        plan = make_plan(study)
+        recorded = {path.name for path in (root / "trials").glob("*")}
+        if recorded <= {trial.id for trial in plan.trials}:
+            return plan, True
+        raise RefusedError(
+            error.message,
+            hint="the study gives another plan now: run it into a new folder with --results",
+        ) from None
 
 
 def _drive(loaded: LoadedStudy, plan: Plan, store: ResultStore, inputs: RunInputs) -> None:
@@ -358,8 +375,11 @@ def problems_of(
 
 
 def refuse_problems(problems: Sequence[Problem]) -> None:
-    """Raise MissingError that lists every fatal problem, if there is one."""
+    """Raise MissingError that lists every fatal problem, if there is one; StudyError if problems
+    are the study's and not the machine's."""
     fatal = [problem for problem in problems if problem.fatal]
+    if own := [problem.of_study for problem in fatal if problem.of_study is not None]:
+        raise StudyError(own)
     if fatal:
         lines = [f"{problem.what} (for {problem.needed_by}): {problem.remedy}" for problem in fatal]
         raise MissingError(

@@ -93,6 +93,10 @@ class _Monitor:
         """A new phase starts."""
         self._observer.phase(text)
 
+    def note(self, text: str) -> None:
+        """Something that people should know."""
+        self._observer.note(text)
+
     def trial_started(self, trial: Trial, jobs: int) -> None:
         """A trial's jobs are about to be released."""
         self._note(lambda: self._metrics.trial_started(trial))

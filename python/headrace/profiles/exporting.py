@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+from functools import partial
 from pathlib import Path
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, UsageError
 from headrace.profiles.steps import Op, Recording
 from headrace.profiles.summary import sizes_given
 from headrace.profiles.timeline import timeline
@@ -14,14 +15,24 @@ FORMATS = ("csv", "fio")
 
 
 def export(recording: Recording, path: Path, format: str, *, software: bool = False) -> int:
-    """Write the data steps (and steps on software if requested) to a file; return their number.
-    Raises HeadraceError."""
+    """Write the data steps (and steps on software if requested) to a file, whole or not at all;
+    return their number. Raises UsageError for a recording or format that cannot be written,
+    HeadraceError when writing fails."""
     if format not in FORMATS:
-        raise HeadraceError(f"unknown format {format!r}", hint=f"formats: {', '.join(FORMATS)}")
+        raise UsageError(f"--format: unknown format {format!r}; allowed: {', '.join(FORMATS)}")
+    write = _csv if format == "csv" else partial(_fio, out=path)
     try:
-        return (_csv if format == "csv" else _fio)(recording, path, software)
+        if path.is_symlink() or (path.exists() and not path.is_file()):  # /dev/stdout, a pipe
+            return write(recording, path, software)
+        part = path.with_name(f".{path.name}.part")
+        try:
+            written = write(recording, part, software)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
     except OSError as error:
         raise HeadraceError(f"{path}: cannot be written: {error.strerror}") from error
+    return written
 
 
 def left_out(recording: Recording, format: str, *, software: bool = False) -> str:
@@ -64,20 +75,20 @@ def _csv(recording: Recording, path: Path, software: bool) -> int:
     return written
 
 
-def _fio(recording: Recording, path: Path, software: bool) -> int:
+def _fio(recording: Recording, path: Path, software: bool, *, out: Path) -> int:
     """Write fio's iolog version 3 (`milliseconds file action offset length`) from the timeline of
-    all threads."""
+    all threads. `out`: what messages call the file."""
     line = timeline(recording.steps, recording.files, recording.duration_ns, software=software)
     names = {Op.READ: "read", Op.MAPPED_READ: "read", Op.WRITE: "write"}
-    used = sorted(set(line.steps.file.tolist()))
+    used = {
+        number: _word(recording.files[number].path, out)
+        for number in sorted(set(line.steps.file.tolist()))
+    }
     written = 0
     with path.open("w") as file:
         file.write("fio version 3 iolog\n")
-        for number in used:
-            file.write(
-                f"0 {_word(recording.files[number].path, path)} add\n0 "
-                f"{_word(recording.files[number].path, path)} open\n"
-            )
+        for name in used.values():
+            file.write(f"0 {name} add\n0 {name} open\n")
         for start, op, number, offset, length in zip(
             line.steps.start_ns.tolist(),
             line.steps.op.tolist(),
@@ -87,16 +98,18 @@ def _fio(recording: Recording, path: Path, software: bool) -> int:
             strict=True,
         ):
             if (action := names.get(Op(op))) is not None and length:
-                name = _word(recording.files[number].path, path)
-                file.write(f"{start // 1_000_000} {name} {action} {offset} {length}\n")
+                file.write(f"{start // 1_000_000} {used[number]} {action} {offset} {length}\n")
                 written += 1
         end = recording.duration_ns // 1_000_000
-        for number in used:
-            file.write(f"{end} {_word(recording.files[number].path, path)} close\n")
+        for name in used.values():
+            file.write(f"{end} {name} close\n")
     return written
 
 
 def _word(path: str, out: Path) -> str:
     if any(letter.isspace() for letter in path):
-        raise HeadraceError(f"{out}: {path!r}: fio's iolog has no way to write a name with spaces")
+        raise UsageError(
+            f"{out}: {path!r}: an iolog of fio cannot have a file name with spaces",
+            hint="--format csv writes it",
+        )
     return path

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace.errors import FileProblem, HeadraceError, StudyError
+from headrace.errors import FileProblem, StudyError, UsageError
 from headrace.profiles.darshan import read_darshan
 from headrace.profiles.steps import Recording
 from headrace.profiles.strace import read_strace
@@ -37,9 +37,9 @@ machines)."""
 
 def read(path: Path, name: str, format: str | None = None) -> Recording:
     """Return the recording in a file of the given format, or of the format that its first lines
-    show. Raises StudyError, HeadraceError."""
+    show. Raises StudyError, UsageError."""
     if format is not None and format not in READERS:
-        raise HeadraceError(f"unknown format {format!r}", hint=f"formats: {', '.join(READERS)}")
+        raise UsageError(f"--format: unknown format {format!r}; allowed: {', '.join(READERS)}")
     try:
         with path.open("rb") as file:
             raw = file.read(16_384)

@@ -21,22 +21,27 @@ def overview_rows(recording: Recording, summary: Summary) -> list[tuple[str, str
                  f"of CPU time, {format_seconds(summary.in_calls_s)} in calls, "
                  f"{format_seconds(summary.cpu_wait_s)} waiting for a CPU"),
         ("processes", f"{recording.processes}; "
-                      f"threads: {int(recording.steps.thread.max(initial=-1)) + 1}; "
-                      f"{recording.exit}"),
-        ("read", f"{format_amount(summary.bytes_read)} in {summary.reads} reads"),
+                      f"threads: {int(recording.steps.thread.max(initial=-1)) + 1}"
+                      f"{'; ' if recording.exit else ''}{recording.exit}"),
+        ("read", f"{format_amount(summary.bytes_read)} in {_counted(summary.reads, 'read')}"),
         ("each byte", f"read {summary.reuse:.2f} times ({format_amount(summary.bytes_unique)} "
                       f"without repetition)"),
         ("size of a read", f"median {sizes[1]}; nine in ten {sizes[0]} to {sizes[2]}"),
         ("order", f"{summary.sequential_fraction:.0%} of reads begin where the one before ended, "
                   f"{summary.forward_fraction:.0%} there or further on"),
         ("work between reads", f"median {work[1]}; nine in ten {work[0]} to {work[2]}"),
-        ("written", f"{format_amount(summary.bytes_written)} in {summary.writes} writes"),
+        ("written", f"{format_amount(summary.bytes_written)} in "
+                    f"{_counted(summary.writes, 'write')}"),
         ("other calls", f"open {summary.opens}, stat {summary.stats}, seek {summary.seeks}, "
                         f"map {summary.maps}, fsync {summary.syncs}"),
         ("not seen", _unseen(recording.unseen)),
-        ("software", f"{summary.software_files} files, {format_amount(summary.software_bytes)} "
-                     f"read; left out of all above"),
+        ("software", f"{_counted(summary.software_files, 'file')}, "
+                     f"{format_amount(summary.software_bytes)} read; left out of all above"),
     ]  # fmt: skip
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _unseen(unseen: Unseen | None) -> str:

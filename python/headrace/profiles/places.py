@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
 import tomllib
 from pathlib import Path
 
 from headrace.errors import HeadraceError, RefusedError
 from headrace.profiles.steps import profile_path
+
+_LONGEST_NAME = 200
 
 
 def profile_to_write(out: Path | None, name: str, option: str = "--out") -> Path:
@@ -18,12 +21,10 @@ def profile_to_write(out: Path | None, name: str, option: str = "--out") -> Path
     than `.toml`, RefusedError for a file that is no recorded profile.
     """
     if out is None:
-        names = (
-            f"{name}{f'-{number}' if number > 1 else ''}.toml" for number in itertools.count(1)
-        )
-        return next(
-            path for path in map(Path, names) if not path.exists() and not path.is_symlink()
-        )
+        # A number and the ending of the steps have room beside this many bytes.
+        if len(os.fsencode(name)) > _LONGEST_NAME:
+            name = os.fsencode(name)[:_LONGEST_NAME].decode(errors="ignore")
+        return free_path(Path(f"{name}.toml"))
     path = profile_path(out, option)
     if path.exists() and not _is_recorded(path):
         raise RefusedError(
@@ -31,6 +32,15 @@ def profile_to_write(out: Path | None, name: str, option: str = "--out") -> Path
             hint=f"give {option} another name",
         )
     return path
+
+
+def free_path(path: Path) -> Path:
+    """Return the first path of `NAME.toml`, `NAME-2.toml` … at which there is no file."""
+    paths = (
+        path.with_stem(f"{path.stem}{f'-{number}' if number > 1 else ''}")
+        for number in itertools.count(1)
+    )
+    return next(each for each in paths if not each.exists() and not each.is_symlink())
 
 
 def _is_recorded(path: Path) -> bool:

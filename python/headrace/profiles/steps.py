@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path, PurePosixPath
@@ -27,6 +28,7 @@ MOST_NUMBER = 1 << 61
 """Upper bound of offsets, sizes and times, so that sums of a few fit into 64 bits."""
 MOST_THREADS = 1 << 31
 """Upper bound of thread and file numbers, which are stored in 32 bits."""
+_LONGEST_SHOWN = 120
 
 
 def whole_number(text: str, end: int = MOST_NUMBER) -> int:
@@ -233,17 +235,31 @@ def steps_path(profile: Path) -> Path:
 
 def profile_path(given: Path, option: str) -> Path:
     """Return the table's path: `.toml` is added to a name without suffix. Raises StudyError that
-    names the option for another suffix."""
+    names the option for another suffix, a folder, or a name that is too long."""
+    if given.name in ("", ".."):
+        raise _bad_path(given, option, "is a folder, not a profile", "NAME.toml")
     if given.suffix not in ("", ".toml"):
         problem = "a profile is a .toml file, and its steps lie beside it"
-        raise StudyError(
-            [
-                FileProblem(
-                    Path("command line"), 0, option, str(given), problem, f"{given.stem}.toml"
-                )
-            ]
-        )
-    return given.with_suffix(".toml")
+        raise _bad_path(given, option, problem, f"{given.stem}.toml")
+    path = given.with_suffix(".toml")
+    with path_errors(given, option):
+        steps_path(path).exists()  # its name is the longer one
+    return path
+
+
+def _bad_path(given: Path, option: str, problem: str, allowed: str = "") -> StudyError:
+    shown = str(given)
+    shown = shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"
+    return StudyError([FileProblem(Path("command line"), 0, option, shown, problem, allowed)])
+
+
+@contextmanager
+def path_errors(given: Path, option: str) -> Generator[None]:
+    """Turn an error of the operating system on a path into a StudyError that names the option."""
+    try:
+        yield
+    except OSError as error:
+        raise _bad_path(given, option, f"cannot be used: {error.strerror}") from None
 
 
 def existing_profile(given: Path, option: str) -> Path:
@@ -252,8 +268,9 @@ def existing_profile(given: Path, option: str) -> Path:
     Raises StudyError.
     """
     kept = given / "profile.toml"
-    if kept.is_file() and not given.with_suffix(".toml").exists():
-        return kept
+    with path_errors(given, option):
+        if kept.is_file() and not (given.name and given.with_suffix(".toml").exists()):
+            return kept
     return profile_path(given, option)
 
 

@@ -112,11 +112,22 @@ def _file_use(file: RecordedFile, reads: Steps, writes: Steps) -> FileUse:
     )
 
 
+def bytes_moved(recording: Recording) -> tuple[int, int]:
+    """Return the bytes read from data files, through mapped pages too, and written to them."""
+    data = recording.steps.take(_about_data(recording))
+    return int(data.length[is_read(data)].sum()), int(data.length[data.op == Op.WRITE].sum())
+
+
+def _about_data(recording: Recording) -> npt.NDArray[np.bool_]:
+    """Return which steps are not of software."""
+    software = np.array([file.software for file in recording.files] or [False])
+    return ~software[recording.steps.file] if len(recording.steps) else np.zeros(0, bool)
+
+
 def summarise(recording: Recording) -> Summary:
     """Summarise the data files; software is counted separately."""
     steps = recording.steps
-    software = np.array([file.software for file in recording.files] or [False])
-    about_data = ~software[steps.file] if len(steps) else np.zeros(0, bool)
+    about_data = _about_data(recording)
     data = steps.take(about_data)
     reads, writes = data.take(is_read(data)), data.take(data.op == Op.WRITE)
     counts = {op: int((data.op == op).sum()) for op in Op}
@@ -155,7 +166,7 @@ def summarise(recording: Recording) -> Summary:
         forward_fraction=follows.forward / follows.reads if follows.reads else 0.0,
         between_ms_percentiles=_percentiles(line.work_ns[is_read(line.steps)] * 1e-6),
         files=tuple(files),
-        software_files=int(software.sum()) if recording.files else 0,
+        software_files=sum(file.software for file in recording.files),
         software_bytes=int(others.length[is_read(others)].sum()),
     )
 

@@ -141,9 +141,7 @@ class ResultStore:
         with recording(root):
             (root / "trials").mkdir(parents=True, exist_ok=True)
             (root / "study.toml").write_text(study_text)
-            from headrace.records.plan_file import write_plan
-
-            write_plan(plan, root / "plan.parquet")
+            _write_plan(plan, root)
             _write_json(root / "environment.json", environment)
             # Last: a folder with this file is complete.
             _write_json(root / "results.json", header.__dict__)
@@ -182,6 +180,11 @@ class ResultStore:
     def close(self) -> None:
         """Release the lock."""
         self._lock.close()
+
+    def restore_plan(self, plan: Plan) -> None:
+        """Write the plan again, which was lost or damaged."""
+        with recording(self.root):
+            _write_plan(plan, self.root)
 
     def has(self, trial_id: str) -> bool:
         """Return whether this trial has a record."""
@@ -252,7 +255,11 @@ def read_header(root: Path) -> ResultsHeader:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, TypeError, RecursionError) as error:
-        raise RefusedError(f"{path} is damaged: {error}") from None
+        raise RefusedError(
+            f"{path} is damaged: {error}",
+            hint=f"run the study again with --results and a new folder: {as_word(root)} cannot be "
+            f"resumed; its records are whole, in {as_word(root / 'trials')}",
+        ) from None
 
 
 _BEGUN = {
@@ -319,6 +326,12 @@ def recording(root: Path) -> Generator[None]:
             f"records cannot be written to {root}: {error}",
             hint=f"when it can be written to again: headrace resume {as_word(root)}",
         ) from None
+
+
+def _write_plan(plan: Plan, root: Path) -> None:
+    from headrace.records.plan_file import write_plan
+
+    write_plan(plan, root / "plan.parquet")
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.markup import escape
 
+from headrace.analysis.compare import ENVIRONMENTS_BELOW
 from headrace.analysis.gate import Gate, GatedCell, GateVerdict
 from headrace.metrics.shown import show
 from headrace.report import wording
@@ -75,7 +76,7 @@ def print_gate(gate: Gate, console: Console) -> None:
     if gate.comparison.provenance != "measured":
         say(f"values are {escape(gate.comparison.provenance)}")
     for warning in gate.comparison.warnings:
-        say(f"[yellow]warning:[/yellow] {escape(warning)}")
+        say(f"[yellow]warning:[/yellow] {escape(_of_gate(warning))}")
     style = "bold red" if gate.count("worse") else "bold green" if gate.judged else "bold yellow"
     say(f"[{style}]→ {escape(headline(gate))}[/{style}]")
     for remark in remarks(gate):
@@ -84,6 +85,22 @@ def print_gate(gate: Gate, console: Console) -> None:
         mine = [cell for cell in gate.cells if cell.difference.metric == metric]
         console.print()
         _print_table(metric, mine, console)
+
+
+def _of_gate(warning: str) -> str:
+    """Return a warning of a comparison in the words of the gate, which has a baseline in place of A
+    and lists no environments."""
+    for theirs, own in (("A: ", "baseline: "), ("B: ", "results: ")):
+        if warning.startswith(theirs):
+            return own + warning.removeprefix(theirs)
+    words = {
+        "A is ": "the baseline is ",
+        ", B is ": ", the results are ",
+        ENVIRONMENTS_BELOW: " (headrace compare lists them)",
+    }
+    for theirs, own in words.items():
+        warning = warning.replace(theirs, own)
+    return warning
 
 
 def _print_table(metric: str, cells: list[GatedCell], console: Console) -> None:

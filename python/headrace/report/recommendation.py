@@ -22,6 +22,7 @@ from headrace.report.wording import (
     choice_words,
     cost_text,
     fed_interval,
+    fed_words,
     main_metric,
     plural,
     provenances,
@@ -185,7 +186,7 @@ def _doubts(findings: Findings, curve: Curve, mine: list[Curve]) -> list[str]:
         )
     fed = curve.slots_fed
     if fed is not None and _is_unsure(fed):
-        found.append(f"The intervals allow {fed_interval(fed)} {axis_noun(curve)}s.")
+        found.append(f"The intervals allow {fed_words(fed, axis_noun(curve))}.")
     if fed is not None and fed.why == "cpu contention":
         found.append("The CPUs set the limit, not the storage.")
     note = interference.note(findings, curve.target, curve.workload)
@@ -241,7 +242,7 @@ def _next(findings: Findings, curve: Curve, mine: list[Curve]) -> list[str]:
         if above - fed.slots > 1:
             found.append(f"Numbers of {noun}s between {fed.slots} and {above}.")
     if fed is not None and _is_unsure(fed):
-        found.append(f"More repeats: the intervals allow {fed_interval(fed)} {noun}s.")
+        found.append(f"More repeats: the intervals allow {fed_words(fed, noun)}.")
     if curve.growth is not None and curve.growth.beyond == "untried":
         found.append(f"More than {plural(curve.growth.clients[-1], noun)}: the rate still grows.")
     if any(left.status == "invalid" for left in findings.left_out):

@@ -195,6 +195,10 @@ def choice_words(curve: Curve, among: Iterable[Curve]) -> str:
     return ", ".join(curve.words.get(name) or levels_text(curve.levels, [name]) for name in names)
 
 
+ANY = "any number"
+"""An interval of numbers without bounds."""
+
+
 def range_text(
     low: int | None, high: int | None, smallest: int, *, open_above: bool = False
 ) -> str:
@@ -206,7 +210,7 @@ def range_text(
         return ""
     if not low:
         if open_above or high is None:
-            return "any number"
+            return ANY
         return f"fewer than {smallest}" if high == 0 else f"up to {high}"
     return f"{low} or more" if open_above or high is None else f"{low} – {high}"
 
@@ -217,6 +221,12 @@ def fed_interval(fed: SlotsFed) -> str:
     if fed.high == 0 or (fed.censored and fed.low == fed.slots):
         return ""
     return range_text(fed.low, fed.high, fed.smallest, open_above=fed.open_above)
+
+
+def fed_words(fed: SlotsFed, noun: str) -> str:
+    """Return the same with what is counted: `2 – 6 slots`, `any number of slots`."""
+    interval = fed_interval(fed)
+    return f"{interval}{' of' if interval == ANY else ''} {noun}s"
 
 
 def knee_interval(found: Knee | Growth) -> str:

@@ -23,6 +23,7 @@ from headrace.serving.results_pages import ResultsPages
 from headrace.serving.run_pages import RunPages
 from headrace.serving.watch_pages import WatchPages
 from headrace.serving.what_if_pages import WhatIfPages
+from headrace.serving.what_if_study import WrongValueError
 from headrace.serving.worker import WhatIfWorker
 
 _DAY_S = 86400
@@ -100,6 +101,8 @@ def _not_found(request: Request, _: Exception) -> Response:
 def _user_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HeadraceError)
     status = 404 if isinstance(error, UsageError) else 409
+    if isinstance(error, WrongValueError):
+        status = 400
     return pages.message(request, status, error.message, error.hint or "")
 
 

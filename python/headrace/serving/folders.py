@@ -98,6 +98,8 @@ def results_folders(root: Path) -> list[ResultsFolder]:
 
 def named_folder(root: Path, name: str) -> ResultsFolder:
     """Return one results folder by its name. Raises UsageError when it is not there (any more)."""
+    if not name:
+        raise UsageError("no results are named", hint="the list shows what is there now")
     path = root if name == HERE else inside(root, name)
     if not (path / "results.json").is_file():
         raise UsageError(

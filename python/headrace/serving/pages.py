@@ -90,7 +90,13 @@ def message(
     request: Request, status: int, text: str, remedy: str = "", again: Again | None = None
 ) -> HTMLResponse:
     """Answer with a page that says what is wrong and what to do."""
-    heading = {403: "No access", 404: "Not found", 409: "Not possible", 500: "Defect"}
+    heading = {
+        400: "Wrong value",
+        403: "No access",
+        404: "Not found",
+        409: "Not possible",
+        500: "Defect",
+    }
     return page(
         request, "message.html.j2", heading.get(status, "Not possible"), status, message=text,
         remedy=remedy, again=again,

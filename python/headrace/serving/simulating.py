@@ -15,9 +15,10 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.engine.simulate.checking import refusal_of
 from headrace.engine.simulate.simulator import Cores, ScenarioRefusal
 from headrace.engine.simulate.trials import PreparedTrial
-from headrace.errors import HeadraceError, describe
+from headrace.errors import HeadraceError, StudyError, describe
 from headrace.metrics import values_of
 from headrace.plan.order import make_plan
 from headrace.study.load import load_study_text
@@ -60,6 +61,10 @@ def main() -> None:
     while (request := wanted.get()) is not None:
         try:
             _simulate(request, stopped)
+        except StudyError as error:
+            # The file is not the user's: the page has a form.
+            problem = "; ".join(each.words for each in error.problems)
+            _say(SimulatedPoint(request.number, problem=problem))
         except HeadraceError as error:
             _say(SimulatedPoint(request.number, problem=error.message, hint=error.hint or ""))
         except Exception as error:  # the next request may be simulated
@@ -84,6 +89,13 @@ def _simulate(request: SimulationRequest, stopped: _Stopped) -> None:
     trials = sorted(make_plan(study).trials, key=lambda trial: int(str(trial.levels["slots"])))
     prepared = [PreparedTrial.of(study, trial) for trial in trials]
     scenarios = [each.scenario(series=False) for each in prepared]
+    refused = {
+        found.words: found
+        for trial, scenario in zip(trials, scenarios, strict=True)
+        if (found := refusal_of(study, trial, scenario)) is not None
+    }
+    if refused:
+        raise StudyError(list(refused.values()))
 
     def finished(index: int, outcome: str | None, refusal: ScenarioRefusal | None) -> bool:
         _say(_point(request.number, prepared[index], outcome, refusal))

@@ -84,7 +84,8 @@ class WhatIfPages:
 
         def look() -> Look:
             part = _answer(question, run, measured, title)
-            said = f"{len(run.points)} points are simulated." if run.ended else ""
+            count = sum(not point.problem for point in run.points)
+            said = f"{count} point{'' if count == 1 else 's'} simulated." if run.ended else ""
             return Look({"answer": part}, run.problem or said, run.ended)
 
         return self._live.stream(look, _LOOK_S, run.stop)
@@ -177,7 +178,7 @@ def _answer(question: Question, run: WhatIfRun, measured: list[MeasuredPoint], t
         "what_if_part.html.j2", problem=run.problem, hint=run.hint,
         curves=[curve for curve in curves if curve.points], measured=title if measured else "",
         band_text=BAND_TEXT, price_text=price_text, price_title=price_title,
-        rows=[_row(point, price) for point in run.points],
+        rows=[_row(point, price) for point in run.points], ended=run.ended,
     )  # fmt: skip
 
 

@@ -77,8 +77,12 @@ class Question:
         return {name: str(value) for name, value in vars(self).items()}
 
 
+class WrongValueError(UsageError):
+    """A field of a form has a value that the form does not offer."""
+
+
 def question_of(given: Mapping[str, str]) -> Question:
-    """Return the question of a form. Raises UsageError for a value that is not offered."""
+    """Return the question of a form. Raises WrongValueError for one that is not offered."""
     made = Question()
     texts = {
         "drive": names("drives"),
@@ -93,10 +97,12 @@ def question_of(given: Mapping[str, str]) -> Question:
     for name, allowed in texts.items():
         values[name] = given.get(name, str(getattr(made, name)))
         if values[name] not in allowed:
-            raise UsageError(f"{name} {values[name]}: allowed: {', '.join(allowed)}")
+            raise WrongValueError(f"{name} {values[name]}: allowed: {', '.join(allowed)}")
     servers = _number(given, "servers", 1, 1, SERVERS_AT_MOST)
     if values["where"] == "nfs" and servers > 1:
-        raise UsageError(f"servers {servers}: NFS has one", hint="XRootD, GlusterFS, CephFS: more")
+        raise WrongValueError(
+            f"servers {servers}: NFS has one", hint="XRootD, GlusterFS, CephFS: more"
+        )
     return Question(
         given.get("job", made.job), values["drive"], values["raid"],
         _number(given, "drives", made.drives, 2, 24), values["filesystem"], values["where"],
@@ -110,7 +116,7 @@ def question_of(given: Mapping[str, str]) -> Question:
 def _number(given: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
     text = given.get(name, "") or str(default)
     if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
-        raise UsageError(f"{name} {text}: allowed: {least} to {most}")
+        raise WrongValueError(f"{name} {text}: allowed: {least} to {most}")
     return int(text)
 
 

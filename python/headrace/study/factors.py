@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-from headrace.document import FieldPath
+from headrace.document import FieldPath, shown
 from headrace.registry import nearest
 from headrace.site import Site
 from headrace.study.fields import Address, find_field, with_level
@@ -18,6 +21,19 @@ FAULT = "fault"
 """Name of the factor that varies which of the study's faults is injected."""
 NO_FAULT = "none"
 """Level of that factor for no fault."""
+_MOST_TRIED = 1000
+"""Combinations of other levels that are tried for a level; beyond, each cell is checked alone."""
+
+
+@dataclass(frozen=True)
+class _Apart:
+    """A level that cannot be had beside some levels of other factors."""
+
+    name: str
+    level: Any
+    at: FieldPath
+    beside: dict[str, Any]
+    problem: str
 
 
 class FactorsReader:
@@ -27,6 +43,8 @@ class FactorsReader:
         self.problems = problems
         self._parts = parts
         self._study = study
+        self._levels: dict[str, list[Any]] = {}
+        self._apart: list[_Apart] = []
 
     def factors(self) -> dict[str, list[Any]]:
         """Return every factor with its levels as written; `target` and `workload` come first."""
@@ -39,11 +57,13 @@ class FactorsReader:
         sources = {source_of(part) for part in study.workloads.values()}
         tested = [name for name in study.targets if name not in sources] or list(study.targets)
         found: dict[str, list[Any]] = {"target": tested, "workload": list(study.workloads)}
-        for name, value in _flat(table):
+        self._levels = {
+            name: value if isinstance(value, list) else [value] for name, value in _flat(table)
+        }
+        for name, levels in self._levels.items():
             path: FieldPath = ("factors", *name.split("."))
-            levels: list[Any] = value if isinstance(value, list) else [value]
             if not levels:
-                self.problems.add(path, "a factor needs at least one level", given="[]")
+                self.problems.add(path, "a factor needs at least one level", given=levels)
                 continue
             for index, level in enumerate(levels):
                 if level in levels[:index]:
@@ -83,13 +103,13 @@ class FactorsReader:
             problem = "the name fits more than one field; name one of them whole"
             self.problems.add(path, problem, given=name, allowed=both)
             return
-        for index, level in enumerate(levels):
-            self._check_level(addresses, path, index, level)
+        for index in range(len(levels)):
+            self._check_level(name, addresses, path, index)
 
     def _check_level(
-        self, addresses: list[Address], path: FieldPath, index: int, level: Any
+        self, name: str, addresses: list[Address], path: FieldPath, index: int
     ) -> None:
-        at: FieldPath = (*path, index)
+        level, at = self._levels[name][index], (*path, index)
         before = len(self.problems.found)
         for address in addresses:
             if self._faulty(address):
@@ -98,11 +118,67 @@ class FactorsReader:
             field = tuple(address.field.split("."))
             self._parts.known_entries(path, with_level({}, field, level), at=at)
             table = self._parts.anchored(path, model, with_level(written, field, level), at=at)
+            if self._needs_other_levels(name, address, model, table, at):
+                continue
             options = self.problems.validated(path, table, model, at=at)
             if options is not None and len(self.problems.found) == before:
                 self._parts.check_own_files(path, options, at=at)
             if len(self.problems.found) > before:
                 return
+
+    def _needs_other_levels(
+        self,
+        name: str,
+        address: Address,
+        model: type[BaseModel],
+        table: dict[str, Any],
+        at: FieldPath,
+    ) -> bool:
+        """Return whether a level is refused beside the fields as written, and not beside some
+        levels of the other factors; `check_together` tells of those that it cannot be had with.
+        """
+        if not _refused_together(model, table):
+            return False
+        level = self._levels[name][cast("int", at[-1])]
+        others = [
+            (other, tuple(each.field.split(".")), self._levels[other])
+            for other in self._levels
+            if other != name
+            for each in find_factor(self._study, other)
+            if (each.section, each.part) == (address.section, address.part)
+        ]
+        if math.prod(len(levels) for _, _, levels in others) > _MOST_TRIED:
+            return True
+        accepted, refused = False, list[_Apart]()
+        for chosen in itertools.product(*(levels for _, _, levels in others)):
+            tried = table
+            for (_, field, _), other_level in zip(others, chosen, strict=True):
+                tried = with_level(tried, field, other_level)
+            problem = _refused_together(model, tried)
+            accepted |= not problem
+            if problem:
+                beside = {other: level for (other, _, _), level in zip(others, chosen, strict=True)}
+                refused.append(_Apart(name, level, at, beside, problem))
+        self._apart += refused if accepted else []
+        return accepted
+
+    def check_together(self, exclude: list[dict[str, list[Any]]], *, only: bool) -> None:
+        """Add the levels that cannot be had together and that no `[[exclude]]` mentions.
+
+        With an `[[only]]`, and where an `[[exclude]]` names further factors, the cells are checked
+        one by one before a run.
+        """
+        for each in () if only else self._apart:
+            cell = {each.name: each.level, **each.beside}
+            if any(_touches(partial, cell) for partial in exclude):
+                continue
+            beside = ", ".join(f"{name} = {shown(level)}" for name, level in each.beside.items())
+            self.problems.add(
+                each.at,
+                f"cannot be had together with {beside}: {each.problem}",
+                given=each.level,
+                allowed="other levels; [[exclude]] leaves combinations out",
+            )
 
     def _check_fault_levels(self, path: FieldPath, levels: list[Any]) -> None:
         labels = dict.fromkeys(each.label for each in self._study.faults if each is not None)
@@ -156,6 +232,23 @@ class FactorsReader:
             elif cell:
                 found.append(cell)
         return found
+
+
+def _refused_together(model: type[BaseModel], table: dict[str, Any]) -> str:
+    """Return the problem of fields of a table together, if it has no other; else empty text."""
+    try:
+        model.model_validate(table)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        if all(not each["loc"] for each in found):
+            return found[0]["msg"].removeprefix("Value error, ")
+    return ""
+
+
+def _touches(partial: dict[str, list[Any]], cell: dict[str, Any]) -> bool:
+    """Return whether a partial cell may match a cell of which some levels are known."""
+    common = partial.keys() & cell.keys()
+    return bool(common) and all(cell[name] in partial[name] for name in common)
 
 
 def _flat(table: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

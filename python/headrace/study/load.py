@@ -106,6 +106,7 @@ def study_of(document: Document, base: Path) -> Study:
     factors = FactorsReader(problems, reader, study)
     levels = factors.factors()
     exclude, only = factors.partial_cells("exclude", levels), factors.partial_cells("only", levels)
+    factors.check_together(exclude, only=bool(only))
     _check_used(problems, study, levels)
     for name in study.report_options.price:
         if study.targets and name not in study.targets:

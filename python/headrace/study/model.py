@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
+    BeforeValidator,
     Field,
     ValidationInfo,
     field_validator,
@@ -15,6 +16,7 @@ from pydantic import (
 from pydantic_core import PydanticKnownError
 
 from headrace import launchers
+from headrace.currencies import currency_code
 from headrace.document import dotted
 from headrace.errors import FileProblem
 from headrace.labels import Label
@@ -139,7 +141,9 @@ class RunOptions(Section):
         description="page cache before the jobs: cold (dropped), warm (files read once), as-is",
     )
     memory_limit: Bytes | None = Field(
-        None, description="memory for the jobs of a node and their page cache (needs root)"
+        None,
+        ge=LEAST_JOB_MEMORY,
+        description="memory for the jobs of a node and their page cache (needs root)",
     )
     job_memory_limit: Bytes | None = Field(
         None,
@@ -290,7 +294,7 @@ class Price(Section):
     """Price of one storage."""
 
     price: float = Field(ge=0)
-    currency: str = "EUR"
+    currency: Annotated[str, BeforeValidator(currency_code)] = "EUR"
     drives: int = Field(1, ge=1)
 
     @model_validator(mode="before")

@@ -46,18 +46,21 @@ def convert(trace: TraceFile, out: Path, format: str | None = None) -> int:
                 )
             ]
         )
-    unfinished = out.with_name(f".{out.name}.headrace-new")
+    direct = out.is_symlink() or (out.exists() and not out.is_file())  # /dev/stdout, a pipe
+    unfinished = out if direct else out.with_name(f".{out.name}.headrace-new")
     try:
         count = writers[kind](unfinished, read_rows(trace))
         if not count:
             raise empty(trace)
-        unfinished.replace(out)
+        if not direct:
+            unfinished.replace(out)
     except OSError as error:
         raise StudyError(
             [FileProblem(out, 0, "", "", f"cannot be written: {error.strerror or error}")]
         ) from None
     finally:
-        unfinished.unlink(missing_ok=True)
+        if not direct:
+            unfinished.unlink(missing_ok=True)
     return count
 
 

@@ -16,6 +16,8 @@ from headrace import _core
 from headrace.errors import FileProblem, HeadraceError, StudyError
 from headrace.traces.capture import SCHEMA, TRACE_FILE
 
+_LONGEST_SHOWN = 120
+
 
 @dataclass(frozen=True)
 class TraceFile:
@@ -44,7 +46,12 @@ def open_trace(path: Path, device: str | None = None) -> TraceFile:
     `device`: `major:minor`, or the kernel name in the capture. Raises StudyError (exit code 2) if
     the trace does not exist or has a newer version, or if the capture has no such device.
     """
-    if path.is_dir():
+    try:
+        folder = path.is_dir()
+    except OSError as error:
+        shown = str(path) if len(str(path)) <= _LONGEST_SHOWN else f"{str(path)[:_LONGEST_SHOWN]}…"
+        raise _fault(Path(shown), "file", f"cannot be read: {error.strerror}") from None
+    if folder:
         return _capture(path, device)
     found = [str(each) for each in _core.trace_files(str(path))]
     if not found:

@@ -10,6 +10,8 @@ from typing import Any
 from headrace import _core
 from headrace.traces.files import TraceFile, empty, readable
 
+_SECTOR_BYTES = 512
+
 
 @dataclass(frozen=True)
 class TraceDamage:
@@ -132,6 +134,17 @@ def _part(values: dict[str, Any]) -> RequestGroup:
     )
 
 
+def _in_whole_sectors(group: dict[str, Any]) -> None:
+    """Round quantiles of distances down to what a distance can be.
+
+    The core interpolates within a bin of its histogram; that of distance 0 has one value.
+    """
+    for name in ("seek_distance_absolute", "seek_distance_closeness"):
+        for quantile in ("bytes_p50", "bytes_p90"):
+            sectors = group[name][quantile] // _SECTOR_BYTES
+            group[name][quantile] = sectors * _SECTOR_BYTES
+
+
 def damages_of(values: dict[str, Any]) -> tuple[TraceDamage, ...]:
     """Return the damages that were reported in full."""
     found: list[dict[str, Any]] = values["first"]
@@ -158,6 +171,8 @@ def summarise(trace: TraceFile) -> Statistics:
     summary = values["summary"]
     if summary is None:
         raise empty(trace)
+    for group in (summary["total"], *summary["processes"]):
+        _in_whole_sectors(group)
     return Statistics(
         trace=trace,
         format=summary["format"],

@@ -17,6 +17,8 @@ _COLOURS: dict[ShareKind, str] = {
     "network": "wait_network", "connection": "wait_network",
 }  # fmt: skip
 """The parts of the report's ledger."""
+_TITLE = "<title>Why is it slow · Headrace</title>"
+_HEAD_BYTES = 4096
 _WRITTEN_LEAST = 0.08
 """A narrower part of the bar has no text."""
 
@@ -27,9 +29,19 @@ def write_page(verdict: ProgramVerdict, file: Path) -> Path:
     return write_whole(file, lambda to: to.write_text(text, "utf-8"), "--page names another file")
 
 
+def is_page(file: Path) -> bool:
+    """Return whether a file is a page that `write_page` wrote."""
+    try:
+        with file.open("rb") as stream:
+            return _TITLE.encode() in stream.read(_HEAD_BYTES)
+    except OSError:
+        return False
+
+
 def render(verdict: ProgramVerdict) -> str:
     """Return the page as text."""
     seen, advice = verdict.observation, verdict.advice
+    samples = f"{seen.samples} sample{'' if seen.samples == 1 else 's'}"
     fractions = [(share, share.seconds / seen.wall_s) for share in seen.shares if seen.wall_s > 0]
     return (
         environment()
@@ -72,7 +84,7 @@ def render(verdict: ProgramVerdict) -> str:
             ],
             changes=_changes(advice),
             agreement="" if advice is None else _agreement(advice),
-            sources=f"Times from {seen.sources.replace('+', ', ')}; {seen.samples} samples.",
+            sources=f"Times from {seen.sources.replace('+', ', ')}; {samples}.",
             lacks=seen.lacks,
         )
     )

@@ -147,7 +147,7 @@ def _limit_words(seen: Observation, limit: ProgramLimit) -> str:
         name = short(limit.where) or _unseen_words(seen)
         return f"{name}{': ' if reads else ''}{reads}"
     words = {
-        "cpu": f"the CPU: it computes, on {_cores_used(seen):.2f} of {seen.cores or '?'} cores",
+        "cpu": f"the CPU: it computes, on {_cores_words(seen)}",
         "wait-cpu": f"too few CPUs: for {share} of its time it could run and had none",
         "memory": "memory: what it had read was dropped, and is read again"
         + (", from swap" if seen.swapped_in else ""),
@@ -159,13 +159,21 @@ def _limit_words(seen: Observation, limit: ProgramLimit) -> str:
     return words.get(limit.kind, "not known: it neither ran nor waited for storage")
 
 
+def _cores_words(seen: Observation) -> str:
+    used = f"{_cores_used(seen):.2f}"
+    if not seen.cores:  # not known of an imported recording, nor with hashed names
+        return f"{used} cores"
+    return f"{used} of {_counted(seen.cores, 'core')}"
+
+
 def _cores_used(seen: Observation) -> float:
     return max(seen.cpu_s, seen.seconds("cpu")) / seen.wall_s
 
 
 def _unseen_words(seen: Observation) -> str:
     """Return what is known of waits for storage that no recorded call shows."""
-    faults = f", {seen.major_faults} page faults among them" if seen.major_faults else ""
+    number = seen.major_faults
+    faults = f", {_counted(number, 'page fault')} among them" if number else ""
     return f"storage, in waits that its calls do not show{faults}"
 
 
@@ -178,14 +186,15 @@ def _connection_words(seen: Observation) -> str:
     size = format_amount(use.received_bytes // number)
     each = format_seconds(seen.seconds("connection") / number)
     trip = f", RTT {format_seconds(use.round_trip_s)}" if use.round_trip_s else ""
-    return f"{where}: {number} requests of {size}, {each} each{trip}"
+    return f"{where}: {_counted(number, 'request')} of {size}, {each} each{trip}"
 
 
 def fault_words(faults: PageFaults) -> str:
     """Return how many page faults waited, what each moved and how long it took."""
     each_s = faults.seconds / max(1, faults.number)
     size = f", {format_amount(faults.mean_bytes)} each" if faults.mean_bytes else ""
-    return f"{faults.number} page faults of mapped files{size}, {format_seconds(each_s)} a wait"
+    number = _counted(faults.number, "page fault")
+    return f"{number} of mapped files{size}, {format_seconds(each_s)} a wait"
 
 
 def access_words(access: Access) -> str:
@@ -298,10 +307,14 @@ def _doubt(seen: Observation, advice: Advice | None, no_advice: str) -> str:
         said.append(agrees if advice.trusted else f"no advice, since {agrees}")
     elif no_advice:
         said.append(f"not simulated: {no_advice}")
-    counted = f"{seen.samples} samples" if seen.samples else "samples"
-    sources = (counted if each == "samples" else each for each in seen.sources.split("+"))
+    samples = _counted(seen.samples, "sample") if seen.samples else "samples"
+    sources = (samples if each == "samples" else each for each in seen.sources.split("+"))
     text = "; ".join([*said, *seen.lacks, f"from {', '.join(sources)}"])
     return f"{text[:1].upper()}{text[1:]}."
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _wrapped(text: str, most: int) -> list[str]:

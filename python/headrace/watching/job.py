@@ -379,7 +379,7 @@ class JobMeter:
         if seen != self._seen:
             self._seen, self._io_readable = seen, every
             self._sources = sources(*seen[:5])
-            self._lacks = lacks(*seen[5:])
+            self._lacks = lacks(*seen[5:], root=os.geteuid() == 0)
 
     def close(self) -> None:
         """Close all files."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+_READERS = "owner or root only"
+
 
 def sources(
     threads: bool, by_kernel: bool, io_readable: bool, refaults: bool, group: tuple[str, ...]
@@ -22,13 +24,17 @@ def sources(
     return tuple(found)
 
 
-def lacks(io_readable: bool, denied: bool, ended_unseen: bool) -> tuple[str, ...]:
-    """Return what could not be read."""
+def lacks(
+    io_readable: bool, denied: bool, ended_unseen: bool, *, root: bool = False
+) -> tuple[str, ...]:
+    """Return what could not be read, and why. `root`: whether this is a process of root."""
     found: list[str] = []
+    # Root without CAP_SYS_PTRACE over the process, as in containers (ptrace(2)).
+    readers = "denied, even to root (ptrace)" if root else _READERS
     if denied:
-        found.append("devices and mounts of waits (/proc/PID/syscall): owner or root only")
+        found.append(f"devices and mounts of waits (/proc/PID/syscall): {readers}")
     if not io_readable:
-        found.append("bytes (/proc/PID/io): owner or root only")
+        found.append(f"bytes (/proc/PID/io): {readers}")
     if ended_unseen:
         found.append("the time between the last look and the end (taskstats): root only")
     return tuple(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import deque
 from collections.abc import Iterable, Sequence
 
@@ -130,10 +131,17 @@ def footnotes(jobs: Iterable[JobSample], notes: Iterable[str]) -> list[str]:
     # Most jobs share one tuple of them.
     sources = dict.fromkeys(each for of in {job.sources: 0 for job in jobs} for each in of)
     lacks = dict.fromkeys(each for of in {job.lacks: 0 for job in jobs} for each in of)
-    return [
+    told = [
         *(f"source: {each}" for each in sources),
         *(f"not readable: {each}" for each in lacks),
         *notes,
+    ]
+    return [
+        line
+        for each in told
+        for line in textwrap.wrap(
+            each, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
     ]
 
 

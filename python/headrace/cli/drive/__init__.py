@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from headrace.cli.drive import completed, emulated, fitted, learnt, modelled, validated
+from headrace.cli.drive import completed, emulated, fitted, learnt, modelled, replayed, validated
 
 app = typer.Typer(
     help="Drives by themselves: list, show, run, replay, validate, fit, complete, learn; "
     "attach, attached, detach as block devices.",
     no_args_is_help=True,
 )
-for _part in (modelled.app, validated.app, fitted.app, completed.app, learnt.app, emulated.app):
-    app.registered_commands += _part.registered_commands
+for _part in (modelled, replayed, validated, fitted, completed, learnt, emulated):
+    app.registered_commands += _part.app.registered_commands

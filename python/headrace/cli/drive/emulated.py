@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli._console import err, out
-from headrace.cli.drive.options import Drive, Json
-from headrace.errors import FileProblem, HeadraceError, MissingError, StudyError
+from headrace.cli.drive.options import (
+    USUAL_CHUNK_BYTES,
+    Drive,
+    Json,
+    check_alone,
+    check_chunk,
+    checked_drives,
+    drive_of,
+    wrong,
+)
+from headrace.errors import HeadraceError, MissingError
+from headrace.raid import LEAST_DRIVES, drives_of_data
 from headrace.units import format_amount, format_bytes, format_seconds, parse_bytes
 
 if TYPE_CHECKING:
@@ -27,41 +37,35 @@ def _bytes(option: str, text: str | None) -> int | None:
     try:
         return parse_bytes(text)
     except ValueError as error:
-        raise _wrong(option, text, str(error)) from None
-
-
-def _wrong(option: str, given: str, problem: str, allowed: str = "") -> StudyError:
-    return StudyError([FileProblem(Path("command line"), 0, option, given, problem, allowed)])
+        raise wrong(option, text, str(error)) from None
 
 
 def _storage(
-    drive: str, level: int | None, drives: int | None, chunk: int | None
+    drive: str, level: int | None, drives: int | None, chunk: str | None
 ) -> tuple[StorageSpec, int]:
     """Return the storage and its capacity in bytes."""
-    from headrace.catalog import entry
-
-    table = entry("drives", drive).table
+    table = drive_of(drive).table
     capacity = int(table["capacity_bytes"])
     if level is None:
-        if drives is not None or chunk is not None:
-            raise _wrong(
-                "--drives", "", "several drives are a RAID", "--raid 0, 1, 5, 6 or 10 with it"
-            )
+        check_alone(drives, chunk)
         return {"drives": [table]}, capacity
-    least = {0: 2, 1: 2, 5: 3, 6: 4, 10: 4}
-    if level not in least:
-        raise _wrong("--raid", str(level), "not a RAID level", "0, 1, 5, 6, 10")
-    count = drives or least[level]
-    if count < least[level] or (level == 10 and count % 2):
-        raise _wrong(
-            "--drives",
-            str(count),
-            f"RAID {level} cannot be made of them",
-            f"{least[level]} or more" + (", an even number" if level == 10 else ""),
-        )
-    data = {0: count, 1: 1, 5: count - 1, 6: count - 2, 10: count // 2}[level]
-    raid: RaidSpec = {"level": level, "drives": count, "chunk_bytes": chunk or 64 << 10}
-    return {"drives": [table], "raid": raid}, capacity * data
+    count = checked_drives(level, LEAST_DRIVES.get(level) if drives is None else drives)
+    chunk_bytes = USUAL_CHUNK_BYTES
+    if chunk is not None:
+        chunk_bytes = _bytes("--chunk", chunk) or 0
+        check_chunk(chunk, chunk_bytes)
+    raid: RaidSpec = {"level": level, "drives": count, "chunk_bytes": chunk_bytes}
+    return {"drives": [table], "raid": raid}, capacity * int(drives_of_data(level, count))
+
+
+def _check_memory(size_bytes: int, held_bytes: int | None) -> None:
+    """Raise MissingError if the memory does not suffice for the data; nothing is started."""
+    from headrace.system.emulator.limits import data_limit
+
+    try:
+        data_limit(size_bytes, held_bytes)
+    except HeadraceError as error:
+        raise MissingError(error.message, hint=error.hint) from None
 
 
 def _shape(
@@ -75,7 +79,7 @@ def _shape(
     if scheduler is not None:
         offered = block_queue.schedulers("loop0")
         if offered and scheduler not in offered:
-            raise _wrong(
+            raise wrong(
                 "--scheduler", scheduler, "this kernel has no such scheduler", ", ".join(offered)
             )
         shape = dataclasses.replace(shape, scheduler=scheduler)
@@ -135,13 +139,13 @@ def attach(
     from headrace.system.emulator import cannot_emulate, limits
     from headrace.system.emulator.lasting import attach_lasting
 
-    storage, capacity = _storage(drive, raid, drives, _bytes("--chunk", chunk))
+    storage, capacity = _storage(drive, raid, drives, chunk)
     if problems := cannot_emulate("headrace drive attach"):
         raise MissingError(problems[0].what, hint=f"{problems[0].remedy}; {problems[0].without}")
     shape = _shape(storage, scheduler, queue_depth, _bytes("--read-ahead", read_ahead))
     wanted, held = _bytes("--size", size), _bytes("--memory", memory)
     if wanted is not None and not 1 << 20 <= wanted <= capacity:
-        raise _wrong(
+        raise wrong(
             "--size",
             size or "",
             "the drive is not as large, or the size below 1 MiB",
@@ -149,6 +153,7 @@ def attach(
         )
     if wanted is None and held is None and capacity > limits().data_bytes:
         held = limits().data_bytes // 2
+    _check_memory(wanted or capacity, held)
     made = attach_lasting(
         storage, wanted or capacity, seed=seed, queue=shape, data_limit_bytes=held
     )
@@ -242,7 +247,7 @@ def detach(
 
     found = running()
     if every == (device is not None):
-        raise _wrong(
+        raise wrong(
             "DEVICE", "", "name a device, or --all", ", ".join(str(one.device) for one in found)
         )
     if every:
@@ -251,7 +256,7 @@ def detach(
         chosen = [one for one in found if one.device == device]
         if not chosen:
             known = ", ".join(str(one.device) for one in found) or "none is attached"
-            raise _wrong("DEVICE", str(device), "not an emulated drive", known)
+            raise wrong("DEVICE", str(device), "not an emulated drive", known)
     failed: list[HeadraceError] = []
     for one in chosen:
         try:

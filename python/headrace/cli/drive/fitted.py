@@ -9,18 +9,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli._console import err, out
-from headrace.cli.drive.options import Chunk, Drive, Drives, Json, Raid, array_of, given
-from headrace.errors import ExitCode, FileProblem, StudyError
+from headrace.cli.drive.options import (
+    MOST_INTEGER,
+    Chunk,
+    Drive,
+    Drives,
+    Json,
+    Raid,
+    array_of,
+    check_output,
+    drive_of,
+    given,
+    wrong,
+)
+from headrace.errors import ExitCode
 
 if TYPE_CHECKING:
     from headrace.drives.fitting import Fit
     from headrace.report.text_table import TextTable
 
 app = typer.Typer()
-
-
-def _wrong(option: str, given: str, problem: str, allowed: str) -> StudyError:
-    return StudyError([FileProblem(Path("command line"), 0, option, given, problem, allowed)])
 
 
 @app.command("fit")
@@ -39,14 +47,17 @@ def fit(
     ] = None,
     runtime: Annotated[str, typer.Option(help="virtual time each load is run for")] = "4",
     seed: Annotated[
-        int, typer.Option(min=0, help="traces: first angle of the platter at the start")
+        int,
+        typer.Option(
+            min=0, max=MOST_INTEGER // 2, help="traces: first angle of the platter at the start"
+        ),
     ] = 0,
     angles: Annotated[
         int, typer.Option(min=1, help="traces: replays with different angles of the platter")
     ] = 2,
     raid: Raid = None,
-    drives: Drives = 1,
-    chunk: Chunk = "64k",
+    drives: Drives = None,
+    chunk: Chunk = None,
     write_cache: Annotated[
         str | None,
         typer.Option(help="of a disk while it was measured: on, off; as in its table if not given"),
@@ -63,18 +74,16 @@ def fit(
     """Fit a drive's free parameters to fio results and traces; say what is left over, and what they
     cannot determine.
     """
-    from headrace.catalog import entry
     from headrace.catalog.write_cache import with_write_cache
     from headrace.drives import fit_drive, parse_fio_seconds
     from headrace.drives.fitted_file import write_fitted
     from headrace.drives.observed_traces import TraceReplay
-    from headrace.records.place import check_new_file
 
     if write_cache not in (None, "on", "off"):
-        raise _wrong("--write-cache", write_cache, "not a state", "on, off")
-    found = with_write_cache(entry("drives", drive), write_cache)
+        raise wrong("--write-cache", write_cache, "not a state", "on, off")
+    found = with_write_cache(drive_of(drive), write_cache)
     path = output or Path(f"{found.name}-fitted.toml")
-    check_new_file(path, "--out")  # before the fit, which takes minutes
+    check_output(path)  # before the fit, which takes minutes
     made = fit_drive(
         found,
         results,

@@ -1,15 +1,16 @@
-"""`headrace drive …` in virtual time: list, show, run, replay."""
+"""`headrace drive …` in virtual time: list, show, run."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args
 
 import typer
 
-from headrace.cli._console import err, out
+from headrace.cli._console import out
 from headrace.cli.drive.options import (
+    MOST_INTEGER,
+    MOST_IODEPTH,
     Chunk,
     Controller,
     Drive,
@@ -18,9 +19,11 @@ from headrace.cli.drive.options import (
     NoBattery,
     Raid,
     array_of,
+    check_range,
+    drive_of,
     given,
+    wrong,
 )
-from headrace.errors import FileProblem, StudyError
 from headrace.units import format_bytes, format_bytes_per_s
 
 if TYPE_CHECKING:
@@ -75,10 +78,9 @@ def _facts(found: CatalogEntry) -> _Facts:
 @app.command("show")
 def show(drive: Drive, as_json: Json = False) -> None:
     """Show every value of a drive and where it comes from."""
-    from headrace.catalog import entry
     from headrace.report.text_table import TextTable
 
-    found = entry("drives", drive)
+    found = drive_of(drive)
     if as_json:
         typer.echo(json.dumps({**_facts(found), "table": found.table}, indent=1))
         return
@@ -125,11 +127,15 @@ def run(
     size: Annotated[
         str | None, typer.Option(help="bytes of the region; the rest of the drive when not given")
     ] = None,
-    rwmixread: Annotated[int, typer.Option(help="percent reads of a mixed load")] = 50,
+    rwmixread: Annotated[
+        int | None, typer.Option(help="percent reads of a mixed load; 50 when not given")
+    ] = None,
     fsync: Annotated[
         int, typer.Option(help="a flush after this many writes of a job; 0: never")
     ] = 0,
-    number_ios: Annotated[int | None, typer.Option(help="end after this many requests")] = None,
+    number_ios: Annotated[
+        int | None, typer.Option(help="end after this many requests; 0: no limit")
+    ] = None,
     randseed: Annotated[int, typer.Option(help="seed of random offsets")] = 0,
     empty: Annotated[
         bool,
@@ -144,8 +150,8 @@ def run(
         typer.Option(help="of the kernel, before the drive: mq-deadline, bfq …"),
     ] = None,
     raid: Raid = None,
-    drives: Drives = 1,
-    chunk: Chunk = "64k",
+    drives: Drives = None,
+    chunk: Chunk = None,
     controller: Controller = None,
     no_battery: NoBattery = False,
     as_json: Json = False,
@@ -153,20 +159,19 @@ def run(
     """Run a drive, or a RAID of such drives, under a load in virtual time, with fio's words and
     meanings.
     """
-    from headrace.catalog import entry
     from headrace.drives import Load, parse_fio_bytes, parse_fio_seconds, run_drive
-    from headrace.drives.fio import RW
-    from headrace.targets.exports import Scheduler
 
-    if rw not in RW:
-        raise StudyError(
-            [FileProblem(Path("command line"), 0, "--rw", f'"{rw}"', "not a load", ", ".join(RW))]
-        )
-    if scheduler is not None and scheduler not in get_args(Scheduler):
-        known = ", ".join(get_args(Scheduler))
-        place = (Path("command line"), 0, "--scheduler", f'"{scheduler}"')
-        raise StudyError([FileProblem(*place, "not a scheduler", known)])
-    found = entry("drives", drive)
+    _check_words(rw, rwmixread, scheduler)
+    for option, value, least, most in (
+        ("--iodepth", iodepth, 1, MOST_IODEPTH),
+        ("--numjobs", numjobs, 1, 1 << 16),
+        ("--rwmixread", rwmixread, 0, 100),
+        ("--fsync", fsync, 0, (1 << 32) - 1),
+        ("--number-ios", number_ios, 0, MOST_INTEGER),
+        ("--randseed", randseed, 0, MOST_INTEGER),
+    ):
+        check_range(option, value, least, most)
+    found = drive_of(drive)
     load = Load(
         rw=rw,
         bs_bytes=given("--bs", bs, parse_fio_bytes),
@@ -177,7 +182,7 @@ def run(
         offset_bytes=given("--offset", offset, parse_fio_bytes),
         offset_increment_bytes=given("--offset-increment", offset_increment, parse_fio_bytes),
         size_bytes=None if size is None else given("--size", size, parse_fio_bytes),
-        rwmixread=rwmixread,
+        rwmixread=50 if rwmixread is None else rwmixread,
         fsync=fsync,
         number_ios=number_ios,
         seed=randseed,
@@ -186,11 +191,35 @@ def run(
         scheduler=scheduler,
         raid=array_of(raid, drives, chunk, controller, battery=not no_battery),
     )
-    result = run_drive(found.table, load, found.file)
+    options = {
+        "bs_bytes": ("--bs", bs),
+        "runtime_s": ("--runtime", runtime),
+        "ramp_time_s": ("--ramp-time", ramp_time),
+        "offset_bytes": (
+            "--offset",
+            offset if numjobs == 1 else f"{offset} + {numjobs - 1} x {offset_increment}",
+        ),
+        "size_bytes": ("--size", size or "the rest of the drive"),
+    }
+    result = run_drive(found.table, load, found.file, options)
     if as_json:
         typer.echo(json.dumps({"drive": found.name, "provenance": "simulated", **result}, indent=1))
         return
     _show_run(found.name, result)
+
+
+def _check_words(rw: str, rwmixread: int | None, scheduler: str | None) -> None:
+    """Refuse words that are not known, and options that the load ignores. Raises StudyError."""
+    from headrace.drives.fio import MIXED, RW
+    from headrace.targets.exports import Scheduler
+
+    if rw not in RW:
+        raise wrong("--rw", f'"{rw}"', "not a load", ", ".join(RW))
+    if rwmixread is not None and rw not in MIXED:
+        problem = f"--rw {rw} is not a mixed load"
+        raise wrong("--rwmixread", str(rwmixread), problem, f"with --rw {', '.join(MIXED)}")
+    if scheduler is not None and scheduler not in (known := get_args(Scheduler)):
+        raise wrong("--scheduler", f'"{scheduler}"', "not a scheduler", ", ".join(known))
 
 
 def _show_run(name: str, result: DriveRun) -> None:
@@ -218,78 +247,4 @@ def _show_run(name: str, result: DriveRun) -> None:
     out.print(
         f"{result['power_w_mean']:.2f} W mean, {result['energy_j']:.1f} J over "
         f"{result['elapsed_s']:g} s (modelled)"
-    )
-
-
-@app.command("replay")
-def replay(
-    drive: Drive,
-    trace: Annotated[
-        Path,
-        typer.Argument(help="any trace that `headrace trace show` reads, such as fio iolog or CSV"),
-    ],
-    output: Annotated[
-        Path, typer.Option("--out", help="CSV with the response time of every request")
-    ],
-    closed: Annotated[
-        bool,
-        typer.Option(
-            "--closed/--open",
-            help="closed: each request when the one before is done; open: at its time",
-        ),
-    ] = False,
-    iodepth: Annotated[int, typer.Option(min=1, help="closed: requests in flight")] = 1,
-    seed: Annotated[
-        int, typer.Option(min=0, help="selects the angle of the platter at the start")
-    ] = 0,
-    raid: Raid = None,
-    drives: Drives = 1,
-    chunk: Chunk = "64k",
-    as_json: Json = False,
-) -> None:
-    """Give a drive the requests of a trace; write the response time of every one."""
-    from headrace.catalog import entry
-    from headrace.drives import read_trace, replay_trace
-
-    found = entry("drives", drive)
-    array = array_of(raid, drives, chunk)
-    requests = read_trace(trace)
-    response_ns = replay_trace(
-        found, requests, iodepth=iodepth if closed else 0, seed=seed, raid=array
-    )
-    try:
-        requests.write(output, response_ns)
-    except OSError as error:
-        raise StudyError(
-            [FileProblem(output, 0, "--out", "", f"cannot be written: {error.strerror}")]
-        ) from None
-    _show_replay(found.name, response_ns, "closed" if closed else "open", seed, as_json)
-    if not as_json:
-        err.print(f"written: {output}", style="dim")
-
-
-def _show_replay(drive: str, response_ns: Any, mode: str, seed: int, as_json: bool) -> None:
-    """Print the response times of a replay."""
-    import numpy as np
-
-    mean_ns = float(np.mean(response_ns))
-    p50_ns, p90_ns, p99_ns = (float(np.percentile(response_ns, at)) for at in (50, 90, 99))
-    summary: dict[str, object] = {
-        "drive": drive,
-        "provenance": "simulated",
-        "requests": len(response_ns),
-        "mode": mode,
-        "seed": seed,
-        "response_ns_mean": mean_ns,
-        "response_ns_p50": p50_ns,
-        "response_ns_p90": p90_ns,
-        "response_ns_p99": p99_ns,
-        "response_ns_max": int(np.max(response_ns)),
-    }
-    if as_json:
-        typer.echo(json.dumps(summary, indent=1))
-        return
-    out.print(
-        f"{len(response_ns):,} requests on {drive} (simulated): mean "
-        f"{mean_ns / 1e6:.3f} ms, median {p50_ns / 1e6:.3f} ms, p99 {p99_ns / 1e6:.3f} ms"
     )

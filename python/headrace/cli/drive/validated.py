@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli._console import err, out
-from headrace.cli.drive.options import Chunk, Drive, Drives, Json, Raid, array_of
+from headrace.cli.drive.options import Chunk, Drive, Drives, Json, Raid, array_of, drive_of
 from headrace.errors import FileProblem, StudyError
 
 if TYPE_CHECKING:
     from headrace.drives import Validation
+    from headrace.report.text_table import TextTable
 
 app = typer.Typer()
 
@@ -33,21 +34,20 @@ def validate(
         Path | None, typer.Option("--plot", help="both distributions as .png, .svg or .pdf")
     ] = None,
     raid: Raid = None,
-    drives: Drives = 1,
-    chunk: Chunk = "64k",
+    drives: Drives = None,
+    chunk: Chunk = None,
     as_json: Json = False,
 ) -> None:
     """Compare a drive's model with response times that were measured on the real drive."""
     from dataclasses import asdict
 
-    from headrace.catalog import entry
     from headrace.drives import read_trace, validate_drive
     from headrace.drives.validating import save_distributions
 
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         problem = FileProblem(plot, 0, "--plot", plot.suffix, "no such format", ".png, .svg, .pdf")
         raise StudyError([problem])
-    found = entry("drives", drive)
+    found = drive_of(drive)
     array = array_of(raid, drives, chunk)
     made = validate_drive(found, [read_trace(trace) for trace in traces], angles=angles, raid=array)
     if plot is not None:
@@ -98,6 +98,13 @@ def _show(found: Validation) -> None:
         difference = f"{(modelled_ns - measured_ns) / 1e6:+.3f}"
         quantiles.add_row(name, _ms(measured_ns), _ms(modelled_ns), difference)
     out.print(quantiles)
+    if found.kinds:
+        out.print(_kinds(found))
+
+
+def _kinds(found: Validation) -> TextTable:
+    from headrace.report.text_table import TextTable
+
     kinds = TextTable("kind", title="Kinds of request, the worst first (means in ms)")
     for heading in ("requests", "measured", "modelled", "demerit", "part of error"):
         kinds.add_column(heading, justify="right")
@@ -110,4 +117,4 @@ def _show(found: Validation) -> None:
             _ms(kind.demerit_ns),
             f"{kind.part_of_error:.0%}",
         )
-    out.print(kinds)
+    return kinds

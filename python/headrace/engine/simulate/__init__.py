@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from headrace.engine import Engine, Run
 from headrace.engine.repeating import Repeating
-from headrace.engine.simulate.checking import cells, refusal_of
+from headrace.engine.simulate.checking import cells, problem_of, refusal_of
 from headrace.engine.simulate.simulator import Cores, ScenarioRefusal, Simulator
 from headrace.engine.simulate.trials import PreparedTrial
 from headrace.errors import FileProblem, HeadraceError, InterruptedRunError, Problem, StudyError
@@ -43,6 +43,7 @@ class Simulate(Engine):
                     error.message,
                     "headrace simulate",
                     error.hint or "see docs/models.md for what can be simulated",
+                    of_study=problem_of(study, trial, error, "it cannot be simulated: "),
                 )
             else:
                 if found := refusal_of(study, trial, scenario):

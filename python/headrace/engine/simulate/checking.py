@@ -32,7 +32,7 @@ def not_modelled(study: Study, trials: Iterable[Trial], words: str) -> list[File
         except StudyError:
             raise
         except HeadraceError as error:
-            problems[error.message] = _of_message(study, trial, error, words)
+            problems[error.message] = problem_of(study, trial, error, words)
         else:
             if refused := refusal_of(study, trial, scenario):
                 problems[str(refused)] = refused
@@ -56,7 +56,8 @@ def cells(trials: Iterable[Trial]) -> list[Trial]:
     return list(found.values())
 
 
-def _of_message(study: Study, trial: Trial, error: HeadraceError, words: str) -> FileProblem:
+def problem_of(study: Study, trial: Trial, error: HeadraceError, words: str) -> FileProblem:
+    """Return why a cell cannot be simulated, as a problem of the study file."""
     section, name = "target", trial.target
     if error.message.startswith(f"workload {trial.workload}"):
         section, name = "workload", trial.workload

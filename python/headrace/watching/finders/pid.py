@@ -37,7 +37,7 @@ class PidFinder(Finder):
                     )
                 raise UsageError(
                     f"--pid {pid}: no such process",
-                    hint="it may have ended; `ps` lists the processes, --user those of a user",
+                    hint="it may have ended; `ps` lists the processes",
                 )
             name = f"{pid} {program_name(pid, name_of(pid))}"
             self._jobs.append(FoundJob(f"{pid}.{started}", name, frozenset({pid})))

@@ -1,0 +1,51 @@
+"""The study of `headrace profile simulate`: its options checked, and gone again if it is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from headrace.catalog import entry
+from headrace.cli._console import err
+from headrace.errors import FileProblem, StudyError, UsageError
+from headrace.targets.scenario import network_port
+
+
+def check_hardware(drives: Sequence[str], link: str | None, base: Path) -> None:
+    """Raise StudyError that names the option of a drive or link that there is not.
+
+    `base`: the folder of the study, to which files of drives are relative.
+    """
+    for drive in drives:
+        if not drive.endswith(".toml"):  # problems of a file have their own place
+            with _named("--drive"):
+                entry("drives", drive, base=base)
+    if link is not None:
+        with _named("--link"):
+            network_port(link)
+
+
+@contextmanager
+def _named(option: str) -> Generator[None]:
+    try:
+        yield
+    except StudyError as error:
+        raise StudyError(
+            [
+                FileProblem(Path("command line"), 0, option, each.given, each.problem, each.allowed)
+                for each in error.problems
+            ]
+        ) from None
+
+
+@contextmanager
+def removed_if_wrong(study: Path, *, written: bool) -> Generator[None]:
+    """Remove a study that was written if it cannot be run: it would be found at the next try."""
+    try:
+        yield
+    except (StudyError, UsageError):
+        if written:
+            study.unlink(missing_ok=True)
+            err.print(f"removed again: {study}", markup=False)
+        raise

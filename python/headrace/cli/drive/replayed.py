@@ -1,0 +1,103 @@
+"""`headrace drive replay`: the response times of a model for the requests of a trace."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli._console import err, out
+from headrace.cli.drive.options import (
+    MOST_INTEGER,
+    MOST_IODEPTH,
+    Chunk,
+    Drive,
+    Drives,
+    Json,
+    Raid,
+    array_of,
+    check_output,
+    drive_of,
+)
+from headrace.errors import FileProblem, StudyError
+
+app = typer.Typer()
+
+
+@app.command("replay")
+def replay(
+    drive: Drive,
+    trace: Annotated[
+        Path,
+        typer.Argument(help="any trace that `headrace trace show` reads, such as fio iolog or CSV"),
+    ],
+    output: Annotated[
+        Path, typer.Option("--out", help="new CSV file with the response time of every request")
+    ],
+    closed: Annotated[
+        bool,
+        typer.Option(
+            "--closed/--open",
+            help="closed: each request when the one before is done; open: at its time",
+        ),
+    ] = False,
+    iodepth: Annotated[
+        int, typer.Option(min=1, max=MOST_IODEPTH, help="closed: requests in flight")
+    ] = 1,
+    seed: Annotated[
+        int,
+        typer.Option(min=0, max=MOST_INTEGER, help="selects the angle of the platter at the start"),
+    ] = 0,
+    raid: Raid = None,
+    drives: Drives = None,
+    chunk: Chunk = None,
+    as_json: Json = False,
+) -> None:
+    """Give a drive the requests of a trace; write the response time of every one."""
+    from headrace.drives import read_trace, replay_trace
+
+    check_output(output)
+    found = drive_of(drive)
+    array = array_of(raid, drives, chunk)
+    requests = read_trace(trace)
+    response_ns = replay_trace(
+        found, requests, iodepth=iodepth if closed else 0, seed=seed, raid=array
+    )
+    try:
+        requests.write(output, response_ns)
+    except OSError as error:
+        raise StudyError(
+            [FileProblem(output, 0, "--out", "", f"cannot be written: {error.strerror}")]
+        ) from None
+    _show_replay(found.name, response_ns, "closed" if closed else "open", seed, as_json)
+    if not as_json:
+        err.print(f"written: {output}", style="dim")
+
+
+def _show_replay(drive: str, response_ns: Any, mode: str, seed: int, as_json: bool) -> None:
+    """Print the response times of a replay."""
+    import numpy as np
+
+    mean_ns = float(np.mean(response_ns))
+    p50_ns, p90_ns, p99_ns = (float(np.percentile(response_ns, at)) for at in (50, 90, 99))
+    summary: dict[str, object] = {
+        "drive": drive,
+        "provenance": "simulated",
+        "requests": len(response_ns),
+        "mode": mode,
+        "seed": seed,
+        "response_ns_mean": mean_ns,
+        "response_ns_p50": p50_ns,
+        "response_ns_p90": p90_ns,
+        "response_ns_p99": p99_ns,
+        "response_ns_max": int(np.max(response_ns)),
+    }
+    if as_json:
+        typer.echo(json.dumps(summary, indent=1))
+        return
+    out.print(
+        f"{len(response_ns):,} requests on {drive} (simulated): mean "
+        f"{mean_ns / 1e6:.3f} ms, median {p50_ns / 1e6:.3f} ms, p99 {p99_ns / 1e6:.3f} ms"
+    )
