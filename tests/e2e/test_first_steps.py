@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -109,3 +110,22 @@ def test_a_reader_that_has_enough_is_no_error(
     process.stdout.close()
     said = process.stderr.read()
     assert (process.wait(), said) == (0, b"")
+
+
+def test_readme_shows_what_its_simulations_answer(workspace: Workspace) -> None:
+    """Equal seeds give equal bytes, so every line that README shows is one of the commands'."""
+    (workspace.place / "studies").symlink_to(ROOT / "studies")
+    lines = (ROOT / "README.md").read_text().splitlines()
+    first = next(number for number, line in enumerate(lines) if "simulate studies/what-if" in line)
+    last = next(number for number, line in enumerate(lines) if "output is shortened" in line)
+    shown: list[str] = []
+    said = ""
+    for line in lines[first:last]:
+        if line.startswith("    headrace "):
+            ended = workspace.run(*shlex.split(line, comments=True)[1:])
+            assert ended.returncode == 0, ended.stderr
+            said += " ".join(ended.stdout.split()) + " "
+        elif line.strip():
+            shown.append(" ".join(line.split()))
+    assert len(shown) == 8
+    assert [line for line in shown if line not in said] == []

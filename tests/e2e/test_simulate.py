@@ -230,7 +230,8 @@ def test_a_real_medium_without_a_drive_that_stands_for_it_is_refused(tmp_path: P
     )
     text = text.replace('drives = { os = "sata-7200-250gb" }', "")
     (tmp_path / "study.toml").write_text(text)
-    done = headrace("simulate", "study.toml", "--results", "none", code=3, cwd=tmp_path)
+    done = headrace("simulate", "study.toml", "--results", "none", code=2, cwd=tmp_path)
+    assert "study.toml:16: target.local.kind: it cannot be simulated" in done.stderr
     assert "stands for it" in done.stderr.replace("\n", " ")
 
 
