@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from headrace.errors import RefusedError, UsageError
@@ -9,6 +10,8 @@ from headrace.records.place import check_place
 
 _STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd/")
 _LONGEST_SHOWN = 120
+_HEAD_BYTES = 4096
+"""Bytes of a page that hold its title."""
 
 
 def check_folder_of(file: Path, option: str) -> None:
@@ -44,6 +47,26 @@ def check_output(file: Path, option: str) -> None:
     if file.exists():
         hint = f"name another file with {option}" if option.startswith("-") else "name another file"
         raise RefusedError(f"{file} is there already", hint=hint)
+
+
+def check_page(file: Path, option: str) -> None:
+    """As `check_output`, but a page that Headrace wrote may be replaced."""
+    if _is_own_page(file):
+        check_folder_of(file, option)
+    else:
+        check_output(file, option)
+
+
+def _is_own_page(file: Path) -> bool:
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(_HEAD_BYTES)
+    except OSError:
+        return False
+    return (
+        re.search(rb'<meta name="generator" content="Headrace">|<title>[^<]*Headrace', head)
+        is not None
+    )
 
 
 def _is_special(file: Path) -> bool:

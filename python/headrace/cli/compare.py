@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli._console import out
+from headrace.cli._output_files import check_page
 from headrace.errors import FileProblem, StudyError
 
 
@@ -45,6 +46,8 @@ def compare(
         return
     if as_json:
         raise _fault("--json", "goes with --model")
+    if html is not None:
+        check_page(html, "--html")
     make_comparison(a, b, out, html=html, force=force)
 
 

@@ -46,8 +46,11 @@ def decide(
     would change the answer.
     """
     from headrace.cli._console import err, out
+    from headrace.cli._output_files import check_page
     from headrace.library import decide as make_answer
 
+    if html is not None:
+        check_page(html, "--html")
     answer, files = make_answer(
         results,
         want=want,

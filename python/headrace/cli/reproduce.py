@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from headrace.cli._console import err, out
 from headrace.cli._on import On
+from headrace.cli._output_files import check_page
 from headrace.errors import as_word
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def reproduce(
     from headrace.reproduce import chosen
 
     modules = chosen(studies or [])
+    check_page(html, "--html")
     if fit:
         from headrace.reproduce.fitting import fit_study
 

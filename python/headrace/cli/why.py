@@ -95,14 +95,11 @@ def _of_command(
 
 def _check_outputs(keep: Path | None, page: Path | None) -> None:
     """Raise UsageError or RefusedError before the program runs; make the folder to keep."""
-    from headrace.cli._output_files import check_folder_of, check_output
+    from headrace.cli._output_files import check_page
     from headrace.records.place import check_place
-    from headrace.verdict.page import is_page
 
-    if page is not None and is_page(page):
-        check_folder_of(page, "--page")
-    elif page is not None:
-        check_output(page, "--page")
+    if page is not None:
+        check_page(page, "--page")
     if keep is not None:
         check_place(keep, "--keep")
         keep.mkdir(parents=True, exist_ok=True)

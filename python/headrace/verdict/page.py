@@ -17,8 +17,6 @@ _COLOURS: dict[ShareKind, str] = {
     "network": "wait_network", "connection": "wait_network",
 }  # fmt: skip
 """The parts of the report's ledger."""
-_TITLE = "<title>Why is it slow · Headrace</title>"
-_HEAD_BYTES = 4096
 _WRITTEN_LEAST = 0.08
 """A narrower part of the bar has no text."""
 
@@ -27,15 +25,6 @@ def write_page(verdict: ProgramVerdict, file: Path) -> Path:
     """Write the page, whole or not at all. Raises HeadraceError when it cannot be written."""
     text = render(verdict)
     return write_whole(file, lambda to: to.write_text(text, "utf-8"), "--page names another file")
-
-
-def is_page(file: Path) -> bool:
-    """Return whether a file is a page that `write_page` wrote."""
-    try:
-        with file.open("rb") as stream:
-            return _TITLE.encode() in stream.read(_HEAD_BYTES)
-    except OSError:
-        return False
 
 
 def render(verdict: ProgramVerdict) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli._console import err, out
+from headrace.cli._output_files import check_output
 from headrace.cli.drive.options import (
     MOST_INTEGER,
     Chunk,
@@ -17,7 +18,6 @@ from headrace.cli.drive.options import (
     Json,
     Raid,
     array_of,
-    check_output,
     drive_of,
     given,
     wrong,
@@ -83,7 +83,7 @@ def fit(
         raise wrong("--write-cache", write_cache, "not a state", "on, off")
     found = with_write_cache(drive_of(drive), write_cache)
     path = output or Path(f"{found.name}-fitted.toml")
-    check_output(path)  # before the fit, which takes minutes
+    check_output(path, "--out")  # before the fit, which takes minutes
     made = fit_drive(
         found,
         results,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -78,21 +77,6 @@ def _of_catalog(shelf: str, option: str, name: str) -> CatalogEntry:
     if near:
         raise wrong(option, f'"{plain}"', f'{problem}; did you mean "{near}"?')
     raise wrong(option, f'"{plain}"', problem, ", ".join((*known, "a TOML file")))
-
-
-def check_output(file: Path) -> None:
-    """Refuse a file that exists, or cannot be written, before the work. Raises HeadraceError.
-
-    A pipe or terminal holds nothing that could be lost.
-    """
-    from headrace.records.place import check_new_file
-
-    with contextlib.suppress(OSError):
-        if file.is_fifo() or file.is_char_device():
-            return
-    check_new_file(file, "--out")
-    if not file.parent.is_dir():
-        raise wrong("--out", str(file), "is in a folder that does not exist")
 
 
 def check_alone(drives: int | None, chunk: str | None) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headrace.cli._console import err, out
+from headrace.cli._output_files import check_output
 from headrace.cli.drive.options import (
     MOST_INTEGER,
     MOST_IODEPTH,
@@ -18,7 +19,6 @@ from headrace.cli.drive.options import (
     Json,
     Raid,
     array_of,
-    check_output,
     drive_of,
 )
 from headrace.errors import FileProblem, StudyError
@@ -58,7 +58,7 @@ def replay(
     """Give a drive the requests of a trace; write the response time of every one."""
     from headrace.drives import read_trace, replay_trace
 
-    check_output(output)
+    check_output(output, "--out")
     found = drive_of(drive)
     array = array_of(raid, drives, chunk)
     requests = read_trace(trace)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli._console import err, out
+from headrace.cli._output_files import check_output
 from headrace.cli.drive.options import Chunk, Drive, Drives, Json, Raid, array_of, drive_of
 from headrace.errors import FileProblem, StudyError
 
@@ -47,6 +48,8 @@ def validate(
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
         problem = FileProblem(plot, 0, "--plot", plot.suffix, "no such format", ".png, .svg, .pdf")
         raise StudyError([problem])
+    if plot is not None:
+        check_output(plot, "--plot")
     found = drive_of(drive)
     array = array_of(raid, drives, chunk)
     made = validate_drive(found, [read_trace(trace) for trace in traces], angles=angles, raid=array)
