@@ -87,6 +87,7 @@ class VolumeSpec(TypedDict):
     ideal: NotRequired[Mapping[str, object]]
     scheduler: NotRequired[str]
     read_ahead_bytes: NotRequired[int]
+    large_read_bytes: NotRequired[int]
     queue_depth: NotRequired[int]
 
 

@@ -81,6 +81,8 @@ def scenario_of(
         )
     if resolved.site is not None:
         _network(made, resolved.site)
+    for each in (*made["nodes"], *made["servers"]):
+        _read_large(each)
     inject(made, resolved, dict(stored.place))
     return made
 
@@ -149,6 +151,19 @@ def _node(resolved: Resolved, stored: ModelledStorage) -> HostSpec:
         ),
     ]
     return made
+
+
+LARGE_READ_BYTES = 1280 << 10
+"""Largest request of a drive's queue (max_sectors_kb): BLK_DEF_MAX_SECTORS of Linux since 4.4."""
+
+
+def _read_large(machine: HostSpec) -> None:
+    """Let the kernel of a machine read what one call asks for in requests of that size, however
+    small the read-ahead is: since 4.10 (`bdi->io_pages` in mm/readahead.c), and so wherever it
+    reads ahead in large folios."""
+    if machine.get("read_ahead") == "large_folios":
+        for volume in machine.get("volumes", ()):
+            volume.setdefault("large_read_bytes", LARGE_READ_BYTES)
 
 
 def _limit_memory(node: HostSpec, run: RunOptions) -> None:
