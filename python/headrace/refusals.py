@@ -95,7 +95,7 @@ def _other(
     if kind == "extra_forbidden":
         name = str(item["loc"][-1])
         if name in siblings:  # of another form of this table
-            return "does not go with the other fields of this table", ""
+            return "unknown field here: it does not go with the other fields of this table", ""
         return meant("unknown field", name, siblings), ", ".join(siblings)
     if kind in ("missing", "union_tag_not_found"):
         return "is missing", ""

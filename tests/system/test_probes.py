@@ -27,7 +27,8 @@ from headrace.system.network_interface import Interface
 # Alone: they compare the counters of the whole machine with what one program did.
 pytestmark = pytest.mark.machine
 
-SIZE = 32 << 20
+SIZE = 128 << 20
+"""So much that a fast device is busy for several ticks of the kernel."""
 LOOP_CTL_ADD, LOOP_CTL_REMOVE = 0x4C80, 0x4C81
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

@@ -123,7 +123,7 @@ def test_a_factor_that_means_nothing_to_a_cell_does_not_multiply_it() -> None:
         ("slots = [1, 2]", 'slots = [{ a = "\\u0000" }]', 17, "NUL"),
         ('kind = "scan"', 'kind = "replay"\nprofile = "mdtst"', 14, 'did you mean "mdtest"'),
         ('kind = "scan"', 'kind = "replay"\nprofile = "none.toml"', 14, "cannot be read"),
-        ("files = 2", 'files = ["x.root"]', 14, "events: does not go with the other fields"),
+        ("files = 2", 'files = ["x.root"]', 14, "events: unknown field here: it does not go with"),
         ("events = 1000", "events = true", 14, "must be a whole number (given: true)"),
         ("slots = [1, 2]", "slots = [true, 2]", 17, "must be a whole number (given: true)"),
         ("[factors]", "[run]\ntimeout = true\n[factors]", 16, "timeout: "),

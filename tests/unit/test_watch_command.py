@@ -23,6 +23,7 @@ from headrace.analysis.read import read as read_records
 from headrace.cli.watch import watch
 from headrace.errors import HeadraceError, RefusedError, UsageError
 from headrace.system.accounting import Times
+from headrace.system.waiting import wait_until
 from headrace.watching import FoundJob, Watcher, finder_kinds
 from headrace.watching.births import Births
 from headrace.watching.finders import Finder
@@ -44,6 +45,9 @@ SDA, NFS = StorageWait("block", "sda"), StorageWait("network", "/data")
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(["sleep", "600"]) as process:
+        seen = psutil.Process(process.pid)
+        # What it waits for a CPU until it sleeps is no part of what the tests expect.
+        assert wait_until(lambda: (seen.name(), seen.status()) == ("sleep", "sleeping"), 30, 0.01)
         yield process
         process.kill()
 

@@ -50,14 +50,14 @@ def check_output(file: Path, option: str) -> None:
 
 
 def check_page(file: Path, option: str) -> None:
-    """As `check_output`, but a page that Headrace wrote may be replaced."""
-    if _is_own_page(file):
-        check_folder_of(file, option)
-    else:
-        check_output(file, option)
+    """Raise RefusedError for a file that is there and is no page of Headrace, which would be
+    replaced."""
+    if file.is_file() and not is_own_page(file):
+        raise RefusedError(f"{file} is there already", hint=f"name another file with {option}")
 
 
-def _is_own_page(file: Path) -> bool:
+def is_own_page(file: Path) -> bool:
+    """Return whether a file is a page that Headrace wrote."""
     try:
         with file.open("rb") as stream:
             head = stream.read(_HEAD_BYTES)

@@ -95,11 +95,12 @@ def _of_command(
 
 def _check_outputs(keep: Path | None, page: Path | None) -> None:
     """Raise UsageError or RefusedError before the program runs; make the folder to keep."""
-    from headrace.cli._output_files import check_page
+    from headrace.cli._output_files import check_folder_of, check_output, is_own_page
     from headrace.records.place import check_place
 
     if page is not None:
-        check_page(page, "--page")
+        check = check_folder_of if is_own_page(page) else check_output
+        check(page, "--page")
     if keep is not None:
         check_place(keep, "--keep")
         keep.mkdir(parents=True, exist_ok=True)
