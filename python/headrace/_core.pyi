@@ -15,6 +15,9 @@ def drive_check(spec_json: str) -> None:
 def drive_run_json(spec_json: str, run_json: str) -> str:
     """Runs a fresh model of a drive under a load in fio's words. Raises ModelError."""
 
+def drive_series_json(spec_json: str, run_json: str, iodepths: Sequence[int]) -> str:
+    """Runs the load once a depth, one run after the other on the same drive. Raises ModelError."""
+
 def drive_replay(
     spec_json: str,
     time_ns: Sequence[int],

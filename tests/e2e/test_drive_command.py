@@ -57,12 +57,29 @@ def test_run_has_fios_words_and_equal_seeds_give_equal_bytes() -> None:
     assert 60 < result["read"]["iops"] < 200
 
 
+def test_several_depths_are_runs_on_one_drive() -> None:
+    """A disk whose write cache the first run has filled takes no more writes at once."""
+    words = ("drive", "run", "wd-wd3200bekt", "--rw", "randwrite", "--runtime", "0.1")
+    result = json.loads(headrace(*words, "--iodepth", "1,1,32", "--json").stdout)
+    assert [run["iodepth"] for run in result["runs"]] == [1, 1, 32]
+    alone = json.loads(headrace(*words, "--iodepth", "1", "--json").stdout)
+    assert result["runs"][0] == {"iodepth": 1} | {
+        key: value for key, value in alone.items() if key not in ("drive", "provenance")
+    }
+    assert result["runs"][1]["write"]["iops"] < 0.5 * result["runs"][0]["write"]["iops"]
+    lines = headrace(*words, "--iodepth", "1,32").stdout.splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("write")] == ["1", "32"]
+    assert all(len(line) <= 80 for line in lines)
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ("drive", "run", "nosuch"),
         ("drive", "run", "wd-wd3200bekt", "--bs", "4x"),
         ("drive", "run", "wd-wd3200bekt", "--iodepth", "0"),
+        ("drive", "run", "wd-wd3200bekt", "--iodepth", "1,0"),
+        ("drive", "run", "wd-wd3200bekt", "--iodepth", "1,"),
         ("drive", "run", "wd-wd3200bekt", "--rw", "sideways"),
         ("drive", "run", "wd-wd3200bekt", "--offset", "2t"),
         ("drive", "run", "wd-wd3200bekt", "--scheduler", "elevator"),

@@ -231,6 +231,17 @@ impl FioLike {
 
 /// Run the load on a new model of the drive or RAID, with the data that the load reads in place.
 pub fn run(spec: &DriveSpec, load: &FioLike) -> Result<DriveRun, SpecError> {
+    run_series(spec, load, &[load.iodepth]).map(|mut runs| runs.remove(0))
+}
+
+/// Run the load once for each number of requests in flight, one run after the other on the same
+/// drive, in the state that the run before left it in. Each begins when the last request of the one
+/// before is done, and repeats its offsets, as fio does.
+pub fn run_series(
+    spec: &DriveSpec,
+    load: &FioLike,
+    iodepths: &[u32],
+) -> Result<Vec<DriveRun>, SpecError> {
     let queue = match &load.scheduler {
         Some(name) => Some(queue_of(spec, name)?),
         None => None,
@@ -238,21 +249,45 @@ pub fn run(spec: &DriveSpec, load: &FioLike) -> Result<DriveRun, SpecError> {
     if let Some(raid) = load.raid {
         let array = StorageSpec { drives: vec![spec.clone()], raid: Some(raid), faults: vec![] };
         let array = Storage::build_queued(&array, load.seed, queue.as_ref())?;
-        return run_filled(array, load);
+        return run_filled(array, load, iodepths);
     }
     let drive = build(spec, load.seed)?;
     match queue {
-        Some(queue) => run_filled(BlockQueue::new(drive, &queue), load),
-        None => run_filled(drive, load),
+        Some(queue) => run_filled(BlockQueue::new(drive, &queue), load, iodepths),
+        None => run_filled(drive, load, iodepths),
     }
 }
 
-fn run_filled<D: Device>(mut device: D, load: &FioLike) -> Result<DriveRun, SpecError> {
+fn run_filled<D: Device>(
+    mut device: D,
+    load: &FioLike,
+    iodepths: &[u32],
+) -> Result<Vec<DriveRun>, SpecError> {
     let size_bytes = load.check(device.capacity_sectors() * SECTOR_BYTES)?;
     if load.rw.reads() && !load.empty {
         device.preload(&load.regions(size_bytes), StoredOrder::OfDrive);
     }
-    run_device(&mut device, load)
+    let mut start = 0;
+    let mut runs = Vec::with_capacity(iodepths.len());
+    for &iodepth in iodepths {
+        let load = FioLike { iodepth, ..load.clone() };
+        let (run, stop) = run_from(&mut device, &load, start)?;
+        runs.push(run);
+        start = drain(&mut device, stop);
+    }
+    Ok(runs)
+}
+
+/// Let the requests in flight end, and return when that is.
+fn drain<D: Device>(device: &mut D, mut now: Nanos) -> Nanos {
+    let mut out = Vec::new();
+    while device.in_flight() > 0 {
+        let Some(next) = device.next_wake() else { break };
+        now = now.max(next);
+        device.wake(now, &mut out);
+        out.clear();
+    }
+    now
 }
 
 /// Return the queue of a scheduler, which gives the drive as many requests as its own queue holds.
@@ -266,16 +301,25 @@ fn queue_of(spec: &DriveSpec, name: &str) -> Result<QueueSpec, SpecError> {
 
 /// Run the load on a device that has not served a request yet.
 pub fn run_device<D: Device>(device: &mut D, load: &FioLike) -> Result<DriveRun, SpecError> {
+    run_from(device, load, 0).map(|(run, _)| run)
+}
+
+/// Run the load from `start` on, when no request is in flight; return also when it ended.
+fn run_from<D: Device>(
+    device: &mut D,
+    load: &FioLike,
+    start: Nanos,
+) -> Result<(DriveRun, Nanos), SpecError> {
     let size_bytes = load.check(device.capacity_sectors() * SECTOR_BYTES)?;
-    let ramp = (load.ramp_time_s * 1e9) as Nanos;
+    let ramp = start + (load.ramp_time_s * 1e9) as Nanos;
     let end = ramp + (load.runtime_s * 1e9) as Nanos;
     let mut jobs = Jobs::new(load, size_bytes);
     let mut tallies = Tallies::new()?;
     let mut out = Vec::with_capacity(jobs.slots.len());
     let mut energy_ramp_j = None;
-    let mut now = 0;
+    let mut now = start;
     for tag in 0..jobs.slots.len() {
-        jobs.issue(device, 0, tag);
+        jobs.issue(device, start, tag);
     }
     while let Some(next) = device.next_wake() {
         if next > end {
@@ -297,7 +341,7 @@ pub fn run_device<D: Device>(device: &mut D, load: &FioLike) -> Result<DriveRun,
     let stop = if load.number_ios.is_some() && device.in_flight() == 0 { now } else { end };
     let elapsed_s = (stop.saturating_sub(ramp).max(1)) as f64 * 1e-9;
     let energy_j = device.energy_j(stop) - energy_ramp_j.unwrap_or(0.0);
-    Ok(DriveRun {
+    let run = DriveRun {
         read: tallies.reads.direction(load.bs_bytes, elapsed_s),
         write: tallies.writes.direction(load.bs_bytes, elapsed_s),
         elapsed_s,
@@ -305,7 +349,8 @@ pub fn run_device<D: Device>(device: &mut D, load: &FioLike) -> Result<DriveRun,
         flushes: tallies.flushes,
         energy_j,
         power_w_mean: energy_j / elapsed_s,
-    })
+    };
+    Ok((run, stop))
 }
 
 /// The jobs of a load, with `iodepth` slots for requests each.

@@ -1,7 +1,7 @@
 //! Functions on a single drive: check it, run a load, replay a trace.
 
 use headrace_model::drive_replay::{replay, replay_storage, ReplayMode, TraceOp, TraceRequest};
-use headrace_model::drive_run::{run, FioLike};
+use headrace_model::drive_run::{run, run_series, FioLike};
 use headrace_model::raid::spec::{RaidSpec, StorageSpec};
 use headrace_model::spec::DriveSpec;
 use pyo3::prelude::*;
@@ -23,6 +23,21 @@ pub fn drive_run_json(py: Python<'_>, spec_json: &str, run_json: &str) -> PyResu
     let load: FioLike = read(run_json, "(load)")?;
     let result = py.allow_threads(|| run(&spec, &load)).map_err(|error| refused(&error))?;
     write(&result)
+}
+
+/// Run a load once for each of `iodepths`, one run after the other on the same drive. Return a list
+/// of results as JSON.
+#[pyfunction]
+pub fn drive_series_json(
+    py: Python<'_>,
+    spec_json: &str,
+    run_json: &str,
+    iodepths: Vec<u32>,
+) -> PyResult<String> {
+    let spec: DriveSpec = read(spec_json, "(drive)")?;
+    let load: FioLike = read(run_json, "(load)")?;
+    let results = py.allow_threads(|| run_series(&spec, &load, &iodepths));
+    write(&results.map_err(|error| refused(&error))?)
 }
 
 /// Replay a trace, given as columns (op: 0 read, 1 write, 2 flush, 3 discard), on a new model of

@@ -19,6 +19,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ModelError", module.py().get_type::<errors::ModelError>())?;
     module.add_function(wrap_pyfunction!(drives::drive_check, module)?)?;
     module.add_function(wrap_pyfunction!(drives::drive_run_json, module)?)?;
+    module.add_function(wrap_pyfunction!(drives::drive_series_json, module)?)?;
     module.add_function(wrap_pyfunction!(drives::drive_replay, module)?)?;
     module.add_function(wrap_pyfunction!(metadata::metadata_json, module)?)?;
     module.add_function(wrap_pyfunction!(simulation::scenario_refusal, module)?)?;

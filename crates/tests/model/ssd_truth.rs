@@ -1,7 +1,7 @@
 //! What an SSD's parameters state must come out of the model.
 
 use crate::loads::{close, load};
-use headrace_model::drive_run::{run, run_device, FioLike, Rw};
+use headrace_model::drive_run::{run, run_device, run_series, FioLike, Rw};
 use headrace_model::request::{Device, Medium, Nanos, Op, Request};
 use headrace_model::spec::DriveSpec;
 use headrace_model::ssd::amplification::write_amplification;
@@ -47,6 +47,19 @@ fn depth_is_bounded_by_controller_dies_and_link() {
     close(random.read.iops, 35000.0, 0.02);
     let sequential = run(&drive(FILLED), &load(Rw::Read, 128 << 10, 8, 5.0)).unwrap();
     close(sequential.read.bytes_per_s, 280e6, 0.02);
+}
+
+/// As measured with fio, one depth after the other: SLC blocks that one run fills, the next lacks.
+#[test]
+fn a_series_of_loads_finds_the_drive_as_the_load_before_left_it() {
+    let drive = drive(r#", "slc_cache": {"bytes": 268435456, "program_us": 150}"#);
+    let writes = load(Rw::RandWrite, 4096, 32, 2.0);
+    let runs = run_series(&drive, &writes, &[32, 32, 64]).unwrap();
+    assert_eq!(runs[0], run(&drive, &writes).unwrap());
+    for later in &runs[1..] {
+        close(later.write.bytes_per_s, 16.0 * 4096.0 / 750e-6, 0.05);
+    }
+    assert!(runs[0].write.bytes_per_s > 1.2 * runs[1].write.bytes_per_s);
 }
 
 /// The first block of a drive in steady state was free only because others had been cleaned.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from headrace.drives.fio import Load, parse_fio_bytes, parse_fio_seconds
 from headrace.drives.fitting import Fit, fit_drive
-from headrace.drives.running import replay_trace, run_drive
+from headrace.drives.running import replay_trace, run_drive, run_series
 from headrace.drives.traces import Trace, read_trace
 from headrace.drives.validating import Validation, validate_drive
 
@@ -22,5 +22,6 @@ __all__ = [
     "read_trace",
     "replay_trace",
     "run_drive",
+    "run_series",
     "validate_drive",
 ]

@@ -6,7 +6,7 @@ The core's errors become faults of the drive's file.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypedDict, cast
@@ -66,6 +66,22 @@ def run_drive(
     """
     with placed(file or Path(str(table.get("name", "drive"))), options or {}):
         return json.loads(_core.drive_run_json(json.dumps(table), load.as_json()))
+
+
+def run_series(
+    table: Table,
+    load: Load,
+    iodepths: Sequence[int],
+    file: Path | None = None,
+    options: Mapping[str, tuple[str, str]] | None = None,
+) -> list[DriveRun]:
+    """Run the load with each number of requests in flight, one run after the other on the same
+    drive, which keeps its state: its cache is full, its flash written. Otherwise as `run_drive`.
+    """
+    with placed(file or Path(str(table.get("name", "drive"))), options or {}):
+        return json.loads(
+            _core.drive_series_json(json.dumps(table), load.as_json(), list(iodepths))
+        )
 
 
 def replay_trace(

@@ -27,6 +27,7 @@ from headrace.raid import SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
 from headrace.site import RaidTuning
 from headrace.system import filesystems, loops, requirements, signatures
 from headrace.system.claims import Place
+from headrace.system.emulator import queue_shape
 from headrace.system.journal import Journal, JournalEntry
 from headrace.system.mounts import mount, mount_of
 from headrace.system.owned import make_directories, make_file
@@ -351,6 +352,11 @@ class BlockTarget(LocalTarget):
 
     def modelled_bytes(self) -> int | None:
         return self.options.size if self._emulated is not None else None
+
+    def default_scheduler(self) -> str | None:
+        if self._emulated is None:
+            return None
+        return queue_shape(self._emulated.storages()[0]).scheduler
 
     def discards(self) -> bool:
         return not keeps_data(self.options.mkfs)

@@ -25,6 +25,10 @@ class LocalTarget(Target):
         """Return the size of its filesystem in virtual time; None: all of its drives."""
         return None
 
+    def default_scheduler(self) -> str | None:
+        """Return the I/O scheduler in virtual time where the options name none; None: noop."""
+        return None
+
     def discards(self) -> bool:
         """Return True if making its filesystem discards the medium; False if it is in use."""
         return False
@@ -66,7 +70,7 @@ class LocalTarget(Target):
             "raid": None if raid is None else raid.model_dump(exclude={"by"}),
             "filesystem": getattr(options, "filesystem", None) or "ext4",
             "mount": getattr(options, "mount", None) or (),
-            "scheduler": getattr(options, "scheduler", None),
+            "scheduler": getattr(options, "scheduler", None) or self.default_scheduler(),
             "read_ahead": getattr(options, "read_ahead", None),
             "queue_depth": getattr(options, "queue_depth", None),
             "size": self.modelled_bytes(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args
 
 import typer
@@ -28,7 +29,7 @@ from headrace.units import format_bytes, format_bytes_per_s
 
 if TYPE_CHECKING:
     from headrace.catalog import CatalogEntry
-    from headrace.drives.running import DriveRun
+    from headrace.drives.running import DirectionRun, DriveRun
 
 app = typer.Typer()
 
@@ -118,7 +119,12 @@ def run(
     drive: Drive,
     rw: Annotated[str, typer.Option(help="read, write, randread, randwrite, rw, randrw")] = "read",
     bs: Annotated[str, typer.Option(help="bytes a request: 4k, 64k, 1m")] = "4k",
-    iodepth: Annotated[int, typer.Option(help="requests in flight, each job")] = 1,
+    iodepth: Annotated[
+        str,
+        typer.Option(
+            help="requests in flight, each job; 1,4,32: one run after the other on the same drive"
+        ),
+    ] = "1",
     numjobs: Annotated[int, typer.Option(help="jobs at once")] = 1,
     runtime: Annotated[str, typer.Option(help="virtual time: 60, 90s, 2m")] = "60",
     ramp_time: Annotated[str, typer.Option(help="time before the measured one")] = "0",
@@ -159,11 +165,12 @@ def run(
     """Run a drive, or a RAID of such drives, under a load in virtual time, with fio's words and
     meanings.
     """
-    from headrace.drives import Load, parse_fio_bytes, parse_fio_seconds, run_drive
+    from headrace.drives import Load, parse_fio_bytes, parse_fio_seconds, run_series
 
     _check_words(rw, rwmixread, scheduler)
+    iodepths = given("--iodepth", iodepth, _numbers)
     for option, value, least, most in (
-        ("--iodepth", iodepth, 1, MOST_IODEPTH),
+        *(("--iodepth", depth, 1, MOST_IODEPTH) for depth in iodepths),
         ("--numjobs", numjobs, 1, 1 << 16),
         ("--rwmixread", rwmixread, 0, 100),
         ("--fsync", fsync, 0, (1 << 32) - 1),
@@ -175,7 +182,7 @@ def run(
     load = Load(
         rw=rw,
         bs_bytes=given("--bs", bs, parse_fio_bytes),
-        iodepth=iodepth,
+        iodepth=iodepths[0],
         numjobs=numjobs,
         runtime_s=given("--runtime", runtime, parse_fio_seconds),
         ramp_time_s=given("--ramp-time", ramp_time, parse_fio_seconds),
@@ -201,11 +208,28 @@ def run(
         ),
         "size_bytes": ("--size", size or "the rest of the drive"),
     }
-    result = run_drive(found.table, load, found.file, options)
+    runs = run_series(found.table, load, iodepths, found.file, options)
     if as_json:
-        typer.echo(json.dumps({"drive": found.name, "provenance": "simulated", **result}, indent=1))
+        typer.echo(json.dumps(_as_json(found.name, iodepths, runs), indent=1))
         return
-    _show_run(found.name, result)
+    _show_runs(found.name, iodepths, runs)
+
+
+def _numbers(text: str) -> list[int]:
+    """Parse `1,4,32`. Raises ValueError."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(re.fullmatch("-?[0-9]{1,18}", word) for word in words):
+        raise ValueError(f'"{text[:40]}" is no whole number, nor several: 32, or 1,4,32')
+    return [int(word) for word in words]
+
+
+def _as_json(name: str, iodepths: list[int], runs: list[DriveRun]) -> dict[str, object]:
+    """Return the only run, or a list of runs with the requests in flight of each."""
+    about = {"drive": name, "provenance": "simulated"}
+    if len(runs) == 1:
+        return {**about, **runs[0]}
+    each = zip(iodepths, runs, strict=True)
+    return {**about, "runs": [{"iodepth": iodepth, **run} for iodepth, run in each]}
 
 
 def _check_words(rw: str, rwmixread: int | None, scheduler: str | None) -> None:
@@ -222,29 +246,45 @@ def _check_words(rw: str, rwmixread: int | None, scheduler: str | None) -> None:
         raise wrong("--scheduler", f'"{scheduler}"', "not a scheduler", ", ".join(known))
 
 
-def _show_run(name: str, result: DriveRun) -> None:
+def _show_runs(name: str, iodepths: list[int], runs: list[DriveRun]) -> None:
+    """Print a line for each direction of each run."""
     from headrace.report.text_table import TextTable
 
     table = TextTable("", title=f"{name} (simulated)")
-    for heading in ("IOPS", "rate", "latency mean", "p50", "p99", "p99.9", "max"):
+    several = len(runs) > 1
+    for heading in _SHORT if several else _HEADINGS:
         table.add_column(heading, justify="right")
-    for direction, part in (("read", result["read"]), ("write", result["write"])):
-        if part["requests"]:
-            latencies_ns = (
-                part["latency_ns_mean"],
-                part["latency_ns_p50"],
-                part["latency_ns_p99"],
-                part["latency_ns_p999"],
-                part["latency_ns_max"],
-            )
-            table.add_row(
-                direction,
-                f"{part['iops']:,.1f}",
-                format_bytes_per_s(part["bytes_per_s"]),
-                *(f"{latency_ns / 1e6:.3f} ms" for latency_ns in latencies_ns),
-            )
+    for iodepth, result in zip(iodepths, runs, strict=True):
+        for direction, part in (("read", result["read"]), ("write", result["write"])):
+            if part["requests"]:
+                values = (str(iodepth), *_numbers_of(part)) if several else _values(part)
+                table.add_row(direction, *values)
     out.print(table)
-    out.print(
-        f"{result['power_w_mean']:.2f} W mean, {result['energy_j']:.1f} J over "
-        f"{result['elapsed_s']:g} s (modelled)"
+    joules = sum(run["energy_j"] for run in runs)
+    seconds = sum(run["elapsed_s"] for run in runs)
+    out.print(f"{joules / seconds:.2f} W mean, {joules:.1f} J over {seconds:g} s (modelled)")
+
+
+_HEADINGS = ("IOPS", "rate", "latency mean", "p50", "p99", "p99.9", "max")
+_SHORT = ("depth", "IOPS", "MB/s", "mean ms", "p50 ms", "p99 ms", "p99.9 ms", "max ms")
+"""Of several runs, whose lines are read downwards: 80 columns hold them without repeated units."""
+
+
+def _numbers_of(part: DirectionRun) -> tuple[str, ...]:
+    times_ms = (f"{latency_ns / 1e6:.3f}" for latency_ns in _latencies_ns(part))
+    return (f"{part['iops']:,.1f}", f"{part['bytes_per_s'] / 1e6:,.1f}", *times_ms)
+
+
+def _values(part: DirectionRun) -> tuple[str, ...]:
+    times = (f"{latency_ns / 1e6:.3f} ms" for latency_ns in _latencies_ns(part))
+    return (f"{part['iops']:,.1f}", format_bytes_per_s(part["bytes_per_s"]), *times)
+
+
+def _latencies_ns(part: DirectionRun) -> tuple[float, ...]:
+    return (
+        part["latency_ns_mean"],
+        part["latency_ns_p50"],
+        part["latency_ns_p99"],
+        part["latency_ns_p999"],
+        part["latency_ns_max"],
     )
