@@ -526,3 +526,15 @@ def test_the_kernel_that_was_measured_reads_ahead_in_the_simulation(
     assert facts.node.get("read_ahead_rules") == rules
     site = with_facts(study, facts).site
     assert site is not None and site.node.read_ahead_rules == rules
+
+
+@pytest.mark.parametrize(
+    ("on", "cores"), [("namespaces", 8), ("ssh://a.example.org,b.example.org", 4)]
+)
+def test_cores_of_other_machines_are_those_of_one(on: str, cores: int, tmp_path: Path) -> None:
+    """The record has the cores of all machines together."""
+    cells = [{"target": "here", "workload": "scan", "slots": 1, "nodes": 2}]
+    write_results(tmp_path / "results", plan_of(cells, 1), Truth(environment=ENVIRONMENT, cores=8))
+    text = LOCAL.replace("cores = 2\n", "").replace("create = true", 'create = true\non = "node"')
+    study, _ = planned(tmp_path, f'{text}\n[run]\non = "{on}"\nnodes = 2\n')
+    assert site_facts(study, read(tmp_path / "results")).node["cores"] == cores

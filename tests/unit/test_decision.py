@@ -253,6 +253,13 @@ def test_jobs_that_run_half_the_time_leave_idle_power_for_the_other_half() -> No
     assert costs.values["energy_wh_per_year"] == pytest.approx(1.5 * (300 + 120) / 2 * 8766)
 
 
+def test_idle_power_of_the_records_has_their_overhead_and_switches() -> None:
+    node = (InventoryItem(part="node", name="generic-node", host="node", count=3),)
+    whole = Activity(900.0, None, of_facility=True, with_switches=True, idle_w=700.0)
+    costs = costs_of(node, "t", whole, _offers(busy=0.5, pue=1.5))
+    assert costs.values["energy_wh_per_year"] == pytest.approx((900 + 700) / 2 * 8766)
+
+
 def test_overhead_and_switches_of_the_records_are_not_counted_twice() -> None:
     node = (InventoryItem(part="node", name="generic-node", host="node", count=3),)
     offers = _offers(pue=1.5)
@@ -450,6 +457,52 @@ def test_a_mix_weighs_the_workloads_by_their_events(tmp_path: Path) -> None:
     assert value == pytest.approx(1 / (0.75 / rates["scan"] + 0.25 / rates["analysis"]))
     with pytest.raises(RefusedError, match="no result set has a workload 'skim'"):
         _answer([records], shares={"skim": 1})
+
+
+def test_bytes_of_a_mix_are_those_of_its_events_over_its_time(tmp_path: Path) -> None:
+    """So are those that are written, by which drives wear out."""
+    cells = [{"target": "a", "workload": workload, "slots": 1} for workload in ("scan", "analysis")]
+    truth = Truth(effects={"workload": {"scan": 1.0, "analysis": 0.0}}, trial_sigma=0.0)
+    records = read(write_results(tmp_path / "r", plan_of(cells, 2), truth, series=False))
+    rows = records.trials.to_dict("records")
+    for row in rows:
+        scan = row["workload"] == "scan"
+        row["metrics"] = {**row["metrics"], "asked_bytes_per_s": 1e6 if scan else 50e6}
+        row["device_bytes_written"] = 0.0 if scan else 1e6 * row["last_done_s"]
+    events = {row["workload"]: row["metrics"]["events_per_s"] for row in rows}
+    changed = records.trials.assign(
+        metrics=[row["metrics"] for row in rows],
+        device_bytes_written=[row["device_bytes_written"] for row in rows],
+    )
+    holds = {"drives": {"a": 1}, "nodes": {"worker": 1}, "usable": "1 TB"}
+    drive = {"a": {"price": 9, "date": 2026, "endurance": "100 TB"}}
+    offers = Offers.model_validate(
+        {"node": {"worker": {"price": 1, "date": 2026}}, "drive": drive, "target": {"a": holds}}
+    )
+    shares = {"scan": 3.0, "analysis": 1.0}
+    made = _answer([replace(records, trials=changed)], offers=offers, shares=shares)
+    scan_s, analysis_s = 0.75 / events["scan"], 0.25 / events["analysis"]
+    points = made.choice.judged[0].candidate.points
+    total_s = scan_s + analysis_s
+    assert points["asked_bytes_per_s"] == pytest.approx(
+        (1e6 * scan_s + 50e6 * analysis_s) / total_s
+    )
+    assert points["wear_years"] == pytest.approx(
+        100e12 / (1e6 * analysis_s / total_s * 8766 * 3600)
+    )
+
+
+@pytest.mark.parametrize("factor", ["nodes", "run.nodes"])
+def test_more_nodes_are_simulated_whatever_the_factor_is_called(
+    tmp_path: Path, factor: str
+) -> None:
+    levels = f'target = ["a"]\n"{factor}" = [1, 2]\n"run.slots" = [1, 2]'
+    text = SCALED.replace('target = ["a", "b", "c"]\nslots = [1, 4]', levels)
+    (tmp_path / "s.toml").write_text(text)
+    records = read(simulate(tmp_path / "s.toml", tmp_path / "r"))
+    made = _answer([scaled(records, 8)])
+    assert {each.nodes for each in made.choice.basis.candidates} == {8}
+    assert {tuple(each.levels) for each in made.choice.basis.candidates} == {("slots",)}
 
 
 def test_a_measured_cell_counts_more_than_its_simulation_and_gives_the_model_s_error(

@@ -16,6 +16,7 @@ import pytest
 from headrace.catalog import CatalogEntry, entry
 from headrace.catalog.write_cache import with_write_cache
 from headrace.drives import Fit, Load, fit_drive, read_trace, replay_trace, run_drive
+from headrace.drives.fio import read_fio_results
 from headrace.drives.fitted_file import write_fitted
 from headrace.drives.fitting import Fitted, possible
 from headrace.drives.observed_traces import TraceReplay, observe_trace
@@ -44,7 +45,13 @@ def changed(tmp_path: Path, name: str, **values: float) -> CatalogEntry:
     return entry("drives", str(path))
 
 
-def as_fio(tmp_path: Path, drive: CatalogEntry, number: int, options: dict[str, str]) -> Path:
+def as_fio(
+    tmp_path: Path,
+    drive: CatalogEntry,
+    number: int,
+    options: dict[str, str],
+    raid: Table | None = None,
+) -> Path:
     """What fio would say of that drive: results of the model with the parameters to be found."""
     size = int(options["bs"].removesuffix("k")) << 10
     load = Load(
@@ -53,6 +60,7 @@ def as_fio(tmp_path: Path, drive: CatalogEntry, number: int, options: dict[str, 
         iodepth=int(options["iodepth"]),
         runtime_s=20.0,
         offset_bytes=int(options.get("offset", "0")),
+        raid=raid,
     )
     result: dict[str, Any] = run_drive(drive.table, load)
     job: dict[str, Any] = {
@@ -76,6 +84,15 @@ def truth(tmp_path: Path) -> CatalogEntry:
     return changed(tmp_path, "truth", reordering=0.6, average_ms=9.0, outer_bytes_per_s=95e6)
 
 
+def test_results_of_a_raid_are_those_of_one(tmp_path: Path) -> None:
+    """The loads of fio are run on the RAID, too, not on one of its drives."""
+    drive, raid = changed(tmp_path, "drive"), {"level": 0, "drives": 4, "chunk_bytes": 64 << 10}
+    file = as_fio(tmp_path, drive, 0, LOADS[3], raid)
+    fit = fit_drive(drive, [file], runtime_s=20.0, replay=TraceReplay(raid=raid))
+    assert all(each.before == pytest.approx(each.measured) for each in fit.residuals)
+    assert not any(each.determined for each in fit.parameters)
+
+
 @pytest.mark.slow
 def test_a_fitted_drive_gives_the_results_and_those_left_out(
     tmp_path: Path, truth: CatalogEntry
@@ -94,6 +111,23 @@ def test_a_fitted_drive_gives_the_results_and_those_left_out(
     write_fitted(changed(tmp_path, "start"), fit, files, tmp_path / "fitted.toml")
     again = entry("drives", str(tmp_path / "fitted.toml"))
     assert "fitted to fio results" in again.source["seek.average_ms"]
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "value"),
+    [
+        ({"rw": "randrw", "rwmixwrite": "80"}, "rwmixread", 20),
+        ({"rw": "randrw", "rwmixread": "70", "rwmixwrite": "30"}, "rwmixread", 70),
+        ({"rw": "randwrite", "fdatasync": "1"}, "fsync", 1),
+    ],
+)
+def test_options_of_fio_with_two_names_are_read_by_both(
+    tmp_path: Path, options: dict[str, str], field: str, value: int
+) -> None:
+    job = {"jobname": "j", "job options": options, "write": {"total_ios": 9, "iops": 3.0}}
+    (tmp_path / "fio.json").write_text(json.dumps({"jobs": [job]}))
+    (found,) = read_fio_results(tmp_path / "fio.json", 1.0)
+    assert getattr(found.load, field) == value
 
 
 def test_a_fit_stays_within_what_a_platter_can_be(tmp_path: Path, truth: CatalogEntry) -> None:

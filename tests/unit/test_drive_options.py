@@ -7,12 +7,15 @@ import json
 import random
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from headrace import cli
-from headrace.errors import Problem
+from headrace.cli.drive.emulated import _storage  # pyright: ignore[reportPrivateUsage]
+from headrace.drives import Load, run_drive
+from headrace.errors import Problem, StudyError
 from headrace.system import emulator
 from headrace.system.emulator import lasting
 
@@ -203,3 +206,15 @@ def test_a_drive_larger_than_the_memory(headrace: Command, monkeypatch: pytest.M
     monkeypatch.setattr(lasting, "attach_lasting", never)
     code, _, said = headrace("attach corsair-f40 --memory", "1 PB")
     assert code == 3 and "--memory" in said and "only 2 GiB can be taken" in said
+
+
+@pytest.mark.parametrize("chunk", ["64KiB", "3MiB"])
+@pytest.mark.parametrize(("level", "drives"), [(0, 2), (1, 2), (5, 3), (6, 4), (10, 4)])
+def test_an_attached_raid_ends_where_its_model_does(level: int, drives: int, chunk: str) -> None:
+    """Drives end in a part of a chunk, which no level uses."""
+    storage, size = _storage("sata-7200-500gb", level, drives, chunk)
+    load = Load("read", 4096, number_ios=1, offset_bytes=size - 4096, raid={**storage["raid"]})
+    assert run_drive({**storage["drives"][0]}, load)["read"]["requests"] == 1
+    beyond = replace(load, offset_bytes=size, size_bytes=4096)
+    with pytest.raises(StudyError):
+        run_drive({**storage["drives"][0]}, beyond)

@@ -74,6 +74,68 @@ def test_copies_take_space_and_nodes_have_drives_each(inventories: dict[str, Inv
         assert item.count == drives and item.usable_bytes == holds * item.size_bytes
 
 
+SERVICES = """
+headrace = 1
+title = "services"
+[site.node]
+drives = { scratch = "corsair-f40" }
+[site.server.storage]
+count = 6
+[site.server.mds]
+machine = "dell-r710"
+drives = { metadata = "corsair-f40" }
+[target.ceph]
+kind = "cephfs"
+server = "storage"
+metadata_server = "mds"
+export = { drive = "sata-7200-500gb" }
+[target.coded]
+kind = "eos"
+server = "storage"
+export = { drive = "sata-7200-500gb" }
+erasure = { data = 4, parity = 2 }
+[target.local]
+kind = "path"
+path = "data"
+[workload.scan]
+kind = "scan"
+data = { events = 2000, files = 3 }
+[factors]
+target = ["ceph", "coded", "local"]
+[plan]
+repeats = { min = 1 }
+"""
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Inventory]:
+    place = tmp_path_factory.mktemp("services")
+    (place / "study.toml").write_text(SERVICES)
+    records = read(headrace.simulate(place / "study.toml", place / "results"))
+    return {row["target"]: row["inventory"] for row in records.trials.to_dict("records")}
+
+
+@pytest.mark.parametrize(("target", "drives"), [("ceph", 2), ("coded", 4)])
+def test_copies_and_parity_of_modelled_services_take_space(
+    services: dict[str, Inventory], target: str, drives: int
+) -> None:
+    """Three copies by default; four of six with parity."""
+    (item,) = [each for each in services[target] if each.usable_bytes is not None]
+    assert item.name == "sata-7200-500gb" and item.size_bytes is not None
+    assert item.usable_bytes == pytest.approx(drives * item.size_bytes)
+
+
+def test_a_metadata_server_is_a_machine_of_its_own_without_data(
+    services: dict[str, Inventory],
+) -> None:
+    machine, drive = [each for each in services["ceph"] if each.host == "ceph-mds"]
+    assert (machine.name, drive.name, drive.usable_bytes) == ("dell-r710", "corsair-f40", None)
+
+
+def test_a_drive_that_stands_for_a_folder_is_there_once(services: dict[str, Inventory]) -> None:
+    assert [each.count for each in services["local"] if each.part == "drive"] == [1]
+
+
 @pytest.mark.parametrize(
     ("level", "drives", "data"),
     [(None, 1, 1), (0, 3, 3), (1, 2, 1), (5, 4, 3), (6, 6, 4), (10, 4, 2)],

@@ -292,7 +292,7 @@ def test_what_is_no_output_is_refused_with_its_name(tmp_path: Path, text: str, s
         ),
     ],
 )
-@pytest.mark.parametrize("digits", [10, 5000])
+@pytest.mark.parametrize("digits", [17, 5000])
 def test_a_number_that_no_run_has_is_refused_with_its_line(
     tmp_path: Path, text: str, what: str, line: int, digits: int
 ) -> None:
@@ -303,6 +303,14 @@ def test_a_number_that_no_run_has_is_refused_with_its_line(
     said = str(caught.value.problems[0])
     assert said.startswith(f"{file}:{line}: ") and f"too large a number of {what}" in said
     assert len(said) < 400
+
+
+def test_more_than_a_thousand_million_files_are_as_many_as_large_runs_have(tmp_path: Path) -> None:
+    """IO500 lists runs of mdtest with 1 720 000 000 files."""
+    text = "1720 tasks, 1720000000 files\n\nSUMMARY rate: (of 1 iterations)\n"
+    text += "   File stat      5.000   5.000   5.000   0.000\n"
+    (found,) = read_results(written(tmp_path, text))
+    assert (found.clients, found.about["items"]) == (1720, 1_720_000_000)
 
 
 def test_an_endless_file_is_refused() -> None:

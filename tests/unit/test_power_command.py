@@ -64,6 +64,19 @@ def test_lines_and_json(rapl: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "measuring idle power for 1 s" in ended.err
 
 
+@pytest.mark.slow
+def test_no_reading_between_two_lines_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """100 W for a fifth of the time, else 20 W: the mean is 36 W, however often it is shown."""
+    zones = {"intel-rapl:0": ("package-0", lambda time_s: 100.0 if time_s % 0.5 < 0.1 else 20.0)}
+    with PowercapTree(tmp_path / "powercap", zones, 10_000_000_000):
+        power(meter=[f"rapl,tree={tmp_path / 'powercap'},interval=0.1"], seconds="3", as_json=True)
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert 20 <= len(rows) <= 35
+    assert rows[-1]["mean_power_w"] == pytest.approx(36, rel=0.15)
+
+
 STUDY = """
 headrace = 1
 [target.here]

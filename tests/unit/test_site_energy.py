@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from headrace.catalog.tables import MachinePower
-from headrace.engine.measure.metering import SiteOfTrial, energy_of_site
+from headrace.engine.measure.metering import SiteOfTrial, energy_of_site, site_of
 from headrace.engine.measure.trial_meters import counted_once, machines_of, read_on_nodes
 from headrace.launchers.local import MachineAgent
 from headrace.meters.rapl import Rapl
 from headrace.records.energy import ChannelEnergy, Energy
+from headrace.site import Site
 from headrace.study.model import NamedPlugin
 from headrace.system.journal import Journal
 
@@ -116,6 +118,19 @@ def test_a_part_without_a_meter_is_modelled_and_said_to_be() -> None:
     assert made.part_provenance == {"nodes": "modelled", "drives": "measured"}
     assert made.total_j == made.nodes_j + 700 and made.provenance == "measured+modelled"
     assert made.uncertainty_j is None
+
+
+def test_every_server_draws_power_also_those_of_one_name(tmp_path: Path) -> None:
+    """[site.server.nas] count = 3 makes nas-0, nas-1 and nas-2."""
+    server = {"machine": "generic-server", "count": 3}
+    site = Site.model_validate({"server": {"nas": server}})
+    of_site = [
+        site_of(SimpleNamespace(site=site), ("node-1",), names, True, 100.0, None, tmp_path)  # pyright: ignore[reportArgumentType]
+        for names in (("nas-0",), ("nas-0", "nas-1", "nas-2"))
+    ]
+    one, three = (energy(each) for each in of_site)
+    assert one.servers_j and three.servers_j == 3 * one.servers_j
+    assert [part.count for part in three.parts if part.part == "server"] == [3]
 
 
 def test_a_rack_is_everything_and_a_facility_its_cooling() -> None:

@@ -153,12 +153,13 @@ def site_facts(study: Study, records: Records) -> SiteFacts:
     if stated is not None and (stated.cores is not None or stated.machine is not None):
         return SiteFacts()
     rows = valid_trials(records).to_dict("records")
-    # Simulated nodes have cores of their own; those that are measured here share the machine's.
-    shared = records.header.engine == "measure"
+    # Simulated nodes, and other machines, have cores of their own; nodes here share the machine's.
+    measured = records.header.engine == "measure"
+    shared = measured and _is_here(study)
     cores = [int(row["cpu_cores"]) // (1 if shared else row["nodes"]) for row in rows]
     if not cores:
         return SiteFacts()
-    one_machine = shared and _is_one_machine(study)
+    one_machine = shared and _serves_itself(study)
     node: dict[str, int | str] = {"cores": min(cores)}
     # Of other machines the environment says nothing.
     kernels = [str(each.get("kernel", "")) for each in records.environments]
@@ -167,11 +168,15 @@ def site_facts(study: Study, records: Records) -> SiteFacts:
     return SiteFacts(node, one_machine=one_machine)
 
 
-def _is_one_machine(study: Study) -> bool:
-    """Return whether nodes and servers of a measured study were this machine's."""
-    theirs = (getattr(each.options, "address", None) for each in study.targets.values())
+def _is_here(study: Study) -> bool:
+    """Return whether the nodes of a measured study were this machine."""
     on = [*study.factors.get("on", study.factors.get("run.on", [study.run_options.on]))]
-    return {*on} <= {None, "local", "namespaces"} and not any(theirs)
+    return {*on} <= {None, "local", "namespaces"}
+
+
+def _serves_itself(study: Study) -> bool:
+    """Return whether the servers of a measured study were those that it started."""
+    return not any(getattr(each.options, "address", None) for each in study.targets.values())
 
 
 def learn(

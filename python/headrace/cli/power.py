@@ -213,7 +213,6 @@ class _Lines:
     def __init__(self, as_json: bool) -> None:
         self.shown = 0
         self._as_json = as_json
-        self._last_s: dict[tuple[str, str], float] = {}
         self._errors: Mapping[str, str] = {}
 
     def __enter__(self) -> _Lines:
@@ -224,11 +223,7 @@ class _Lines:
 
     def show(self, live: LiveMeters) -> None:
         """Print the samples that are new."""
-        for each in live.present():
-            key = (each.meter, each.channel.name)
-            if each.time_s <= self._last_s.get(key, -math.inf):
-                continue
-            self._last_s[key] = each.time_s
+        for each in live.new():
             if not self.shown and not self._as_json:
                 print("time\tmeter\tchannel\tcovers\tpower_w\tuncertainty_w\tidle_power_w")
             self.shown += 1

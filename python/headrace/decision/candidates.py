@@ -47,6 +47,7 @@ SHOWN_METRICS = (
     "energy_wh_per_job",
     "energy_j_per_event",
     "mean_power_w",
+    "idle_power_w",
 )
 """Metrics of every configuration, besides those that wishes refer to."""
 
@@ -230,7 +231,8 @@ def _levels(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: level
         for name, level in dict(row["levels"]).items()
-        if name not in ("target", "workload", "slots", "nodes") and level is not None
+        if name.removeprefix("run.") not in ("target", "workload", "slots", "nodes")
+        and level is not None
     }
 
 
@@ -492,8 +494,9 @@ def _per_work(name: str) -> bool:
 def _combined(parts: Sequence[dict[str, Draws]], weights: Sequence[float]) -> dict[str, Draws]:
     """Return the metrics of a mix of workloads, from those of each.
 
-    A rate is that of all events together, with the shares of events given; numbers per job and per
-    event are weighted by these shares, all others by the time that each workload takes.
+    The rate of events (of bytes, where none are counted) is that of all together, with the shares
+    given; numbers per job and per event are weighted by these shares, all others, such as further
+    rates, by the time that each workload takes.
     """
     if len(parts) == 1:
         return dict(parts[0])
@@ -511,7 +514,7 @@ def _combined(parts: Sequence[dict[str, Draws]], weights: Sequence[float]) -> di
         values = [part[name] for part in parts]
         if _per_work(name):
             found[name] = _sum([w * value for w, value in zip(weights, values, strict=True)])
-        elif metric_of(name).unit.endswith("/s"):
+        elif name == rate or (rate is None and metric_of(name).unit.endswith("/s")):
             found[name] = 1 / _sum(
                 [w / np.maximum(value, 1e-300) for w, value in zip(weights, values, strict=True)]
             )
@@ -526,7 +529,8 @@ def _sum(values: Sequence[Draws]) -> Draws:
 
 
 def _activity(cell: _Cell, mix: Mapping[str, float], point: Mapping[str, float]) -> Activity:
-    written: list[float] = []
+    times = _times(cell, mix)
+    written: list[tuple[float, float]] = []
     for name in mix:
         rates = [
             row["device_bytes_written"] / row["last_done_s"]
@@ -534,17 +538,30 @@ def _activity(cell: _Cell, mix: Mapping[str, float], point: Mapping[str, float])
             if row["last_done_s"] and not math.isnan(row["device_bytes_written"])
         ]
         if rates:
-            written.append(float(np.mean(rates)))
+            written.append((times[name], float(np.mean(rates))))
+    written_s = sum(time for time, _ in written)
     return Activity(
         power_w=point.get("mean_power_w"),
-        written_bytes_per_s=float(np.mean(written)) if written else None,
+        written_bytes_per_s=sum(time * rate for time, rate in written) / written_s
+        if written
+        else None,
         events_per_s=point.get("events_per_s"),
         requested_bytes_per_s=point.get("asked_bytes_per_s"),
         throughput_jobs=point.get("throughput_jobs"),
         write_amplification=_write_amplification(cell, mix),
         of_facility=_every_trial_has(cell, mix, "energy_facility_wh_per_job"),
         with_switches=_every_trial_has(cell, mix, "energy_switch_j_per_job"),
+        idle_w=point.get("idle_power_w"),
     )
+
+
+def _times(cell: _Cell, mix: Mapping[str, float]) -> dict[str, float]:
+    """Return the time that each workload takes of a mix, in any unit."""
+    for name in ("events_per_s", "asked_bytes_per_s"):
+        rates = {workload: _mean(cell.rows[workload][1], name) for workload in mix}
+        if all(rate > 0 for rate in rates.values()):
+            return {workload: share / rates[workload] for workload, share in mix.items()}
+    return dict(mix)
 
 
 def _write_amplification(cell: _Cell, mix: Mapping[str, float]) -> float | None:

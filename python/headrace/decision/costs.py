@@ -64,6 +64,8 @@ class Activity:
     """Bytes that flash wrote per byte written to it; None where the records do not say."""
     with_switches: bool = False
     """Whether the power has that of switches: [site] names them, or a meter covers them."""
+    idle_w: float | None = None
+    """Idle power by the records, of what `power_w` is of."""
 
 
 @dataclass(frozen=True)
@@ -238,10 +240,17 @@ def _power(
         notes.append("the offers' PUE is not applied: the records have the facility's overhead")
     power_w = busy_w * counted + switches * pue
     put("power_w", power_w, "")
+    # The records have the idle power of the same parts, with their switches and overhead.
+    recorded = activity.idle_w if activity.power_w is not None else None
     idle_w = idle_power_w(items)
-    if offers.busy < 1 and idle_w is None:
-        notes.append("idle power is unknown: nodes are taken to draw the power of busy ones")
-    idle = power_w if idle_w is None else (idle_w + switches) * pue
+    if recorded is not None:
+        idle = recorded * counted + switches * pue
+    elif idle_w is not None:
+        idle = (idle_w + switches) * pue
+    else:
+        idle = power_w
+        if offers.busy < 1:
+            notes.append("idle power is unknown: nodes are taken to draw the power of busy ones")
     mean_w = offers.busy * power_w + (1 - offers.busy) * idle
     energy_wh = mean_w * HOURS_PER_YEAR
     put("energy_wh_per_year", energy_wh, "")

@@ -154,6 +154,13 @@ def _count(options: dict[str, str], name: str, default: str, most: int = _MOST) 
     return int(text)
 
 
+def _read_share(options: dict[str, str]) -> int:
+    """Return the percentage of reads of a mixed load. Raises ValueError."""
+    if "rwmixread" not in options and "rwmixwrite" in options:
+        return 100 - _count(options, "rwmixwrite", "50", 100)
+    return _count(options, "rwmixread", "50", 100)
+
+
 def _bytes(options: dict[str, str], name: str) -> int | None:
     """Return an option that is a number of bytes; None if not given, or a share of the device."""
     text = options.get(name)
@@ -183,8 +190,9 @@ def _observed(file: Path, job: _Job, options: dict[str, str], runtime_s: float) 
             offset_bytes=_bytes(options, "offset") or 0,
             offset_increment_bytes=_bytes(options, "offset_increment") or 0,
             size_bytes=_bytes(options, "size"),
-            rwmixread=_count(options, "rwmixread", "50", 100),
-            fsync=_count(options, "fsync", "0"),
+            rwmixread=_read_share(options),
+            # The data of a drive are flushed by both; fio takes the one that is given.
+            fsync=_count(options, "fsync", "0") or _count(options, "fdatasync", "0"),
         )
     except ValueError as error:
         raise StudyError([FileProblem(file, 0, name, "", str(error))]) from None

@@ -30,7 +30,7 @@ from headrace.drives.observed_traces import (
     is_trace,
     observe_trace,
 )
-from headrace.drives.running import Load, run_drive
+from headrace.drives.running import Load, capacity_bytes, run_drive
 from headrace.errors import FileProblem, StudyError
 from headrace.scenario import Table
 
@@ -295,10 +295,16 @@ def _evidence(
         if is_trace(file):
             observed.append(observe_trace(file, entry, replay))
         else:
-            capacity = int(entry.table["capacity_bytes"])
-            observed += [_shrunk(job, capacity) for job in read_fio_results(file, runtime_s)]
+            capacity = capacity_bytes(entry.table, replay.raid)
+            jobs = read_fio_results(file, runtime_s)
+            observed += [_shrunk(_on(job, replay.raid), capacity) for job in jobs]
         owner += [file.name] * (len(observed) - len(owner))
     return observed, owner
+
+
+def _on(job: Observed, raid: Table | None) -> Observed:
+    """Return a job with the RAID that served it."""
+    return job if raid is None else replace(job, load=replace(job.load, raid=raid))
 
 
 def _shrunk(job: Observed, capacity_bytes: int) -> Observed:

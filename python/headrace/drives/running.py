@@ -101,7 +101,7 @@ def replay_trace(
     that many requests are in flight, and each arrives when an earlier one is done. Raises
     StudyError, also for a request past the end of the drive (with its line, for a text trace).
     """
-    capacity_sectors = _capacity_bytes(found.table, raid) // _core.SECTOR_BYTES
+    capacity_sectors = capacity_bytes(found.table, raid) // _core.SECTOR_BYTES
     past = np.flatnonzero(trace.sector + trace.sectors > capacity_sectors)
     if len(past):
         first = int(past[0])
@@ -131,7 +131,7 @@ def replay_trace(
     return np.asarray(times, np.uint64)
 
 
-def _capacity_bytes(table: Table, raid: Table | None) -> int:
+def capacity_bytes(table: Table, raid: Table | None) -> int:
     """Return the capacity of a drive, or of a RAID of such drives."""
     capacity = int(cast("int", table["capacity_bytes"]))
     if raid is None:

@@ -44,25 +44,27 @@ def modelled_inventory(target_name: str, resolved: Resolved, nodes: int) -> Inve
     for volume in stored.node_volumes:
         on_service = holds is None and _serves(stored, str(volume["name"]))
         items += _drives(NODE, nodes, volume, copies if on_service or holds else None)
-    taken = {str(volume["name"]) for volume in stored.node_volumes}
+    taken = {stored.site_drive, *(str(volume["name"]) for volume in stored.node_volumes)}
     items += _further_drives(site, nodes, taken)
-    fronts, described = _site_servers(target, site)
+    others, described = _site_servers(target, site)
     for server in stored.servers:
-        front = fronts.get(str(server["name"]))
-        items += _server(server, front or described, None if front else copies)
+        other = others.get(str(server["name"]))
+        items += _server(server, other or described, None if other else copies)
     return tuple(items)
 
 
 def _site_servers(
     target: Target, site: Site | None
 ) -> tuple[dict[str, SiteServer], SiteServer | None]:
-    """Return the site's servers that pass data on, by host, and the one that stores the data."""
+    """Return the site's servers that store no data, by host (those that pass data on, and that of
+    the metadata), and the one that stores the data."""
     if site is None or not isinstance(target, ServiceTarget):
         return {}, None
-    names = target.site_fronts(site)
-    fronts = {f"{target.name}-{name}": site.server[name] for name in names}
+    names, metadata = target.site_fronts(site), target.metadata_server()
+    without_data = (*names, metadata) if metadata is not None else names
+    others = {f"{target.name}-{name}": site.server[name] for name in without_data}
     described = target.site_server(site)
-    return fronts, site.server[site.upstreams(names[0])[-1]] if names else described
+    return others, site.server[site.upstreams(names[0])[-1]] if names else described
 
 
 def measured_inventory(target_name: str, resolved: Resolved, prepared: PreparedTarget) -> Inventory:
@@ -142,7 +144,9 @@ def _drives(
         )
 
 
-def _further_drives(site: Site | None, nodes: int, taken: set[str]) -> Iterable[InventoryItem]:
+def _further_drives(
+    site: Site | None, nodes: int, taken: set[str | None]
+) -> Iterable[InventoryItem]:
     """Return the drives that nodes have besides the target's."""
     if site is None:
         return

@@ -68,6 +68,9 @@ class LiveMeters:
     """Idle power by meter and channel, once `measure_idle` has measured it."""
     _sampler: MeterSampler = field(init=False)
     _means: dict[tuple[str, str], _Mean] = field(default_factory=dict[tuple[str, str], _Mean])
+    _latest: dict[tuple[str, str], ChannelPower] = field(
+        default_factory=dict[tuple[str, str], ChannelPower]
+    )
 
     def __post_init__(self) -> None:
         self._sampler = MeterSampler(self.meters, keep_s=max(_KEPT_S, self.idle_s + 10))
@@ -118,27 +121,42 @@ class LiveMeters:
 
     def present(self) -> list[ChannelPower]:
         """Return the power of each channel that has been read lately."""
-        found: list[ChannelPower] = []
+        self.new()
         now_s = time.monotonic()
-        for name, channel, time_s, power_w in self._powers():
-            if now_s - time_s > max(GAP_INTERVALS * channel.interval_s, 2.0) + channel.interval_s:
-                continue
-            key = (name, channel.name)
-            mean = self._means.setdefault(key, _Mean())
-            found.append(
-                ChannelPower(
-                    meter=name,
-                    kind=self.meters[name].kind,
-                    channel=channel,
-                    covers=self._covers(name, channel),
-                    power_w=power_w,
-                    uncertainty_w=_uncertainty_w(channel, power_w),
-                    time_s=time_s,
-                    mean_w=mean.add(time_s, power_w),
-                    idle_w=self._idle_w(key),
-                )
-            )
+        return [each for each in self._latest.values() if now_s - each.time_s <= _lately_s(each)]
+
+    def new(self) -> list[ChannelPower]:
+        """Return the power at each reading since the last call, in the order of time; at first,
+        that of the last one."""
+        found: list[ChannelPower] = []
+        for name in self.meters:
+            channels, readings = self._sampler.readings(name)
+            for channel in channels:
+                mean = self._means.setdefault((name, channel.name), _Mean())
+                rows = powers(channel, readings)
+                first = mean.last_s == -math.inf
+                for time_s, power_w in rows[-1:] if first else rows:
+                    if time_s > mean.last_s:
+                        mean_w = mean.add(time_s, power_w)
+                        found.append(self._power(name, channel, time_s, power_w, mean_w))
+        found.sort(key=lambda each: each.time_s)
+        self._latest |= {(each.meter, each.channel.name): each for each in found}
         return found
+
+    def _power(
+        self, name: str, channel: MeterChannel, time_s: float, power_w: float, mean_w: float
+    ) -> ChannelPower:
+        return ChannelPower(
+            meter=name,
+            kind=self.meters[name].kind,
+            channel=channel,
+            covers=self._covers(name, channel),
+            power_w=power_w,
+            uncertainty_w=_uncertainty_w(channel, power_w),
+            time_s=time_s,
+            mean_w=mean_w,
+            idle_w=self._idle_w((name, channel.name)),
+        )
 
     def _idle_w(self, key: tuple[str, str]) -> float | None:
         made = self.idle.get(key)
@@ -160,6 +178,12 @@ class LiveMeters:
         if name in self.uncovered:
             return "not stated"
         return " ".join((channel.boundary, *channel.of))
+
+
+def _lately_s(power: ChannelPower) -> float:
+    """Return for how long a reading tells the present power."""
+    interval_s = power.channel.interval_s
+    return max(GAP_INTERVALS * interval_s, 2.0) + interval_s
 
 
 def _first_of_run(values: Sequence[float | None]) -> int:

@@ -186,6 +186,8 @@ class ModelledStorage:
     servers: tuple[HostSpec, ...] = ()
     """Hosts without job slots."""
     services: tuple[ServiceSpec, ...] = ()
+    site_drive: str | None = None
+    """The drive of `[site.node]`, by name, that its volume is on; None: on no drive of the site."""
     in_turn: bool = False
     """Whether a data set's files are put on its servers in turn."""
     description: Mapping[str, Any] = field(default_factory=dict[str, object])

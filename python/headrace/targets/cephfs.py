@@ -53,6 +53,12 @@ class Cephfs(ModelledTarget):
         return self.options.metadata_server
 
     @override
+    def stored_per_byte(self) -> float:
+        options: CephfsOptions = self.options
+        coded = options.erasure
+        return float(options.replicas) if coded is None else coded.stored_per_byte
+
+    @override
     def model(self, site: Site | None) -> ModelledStorage:
         """Daemons with one drive each."""
         options: CephfsOptions = self.options

@@ -53,6 +53,12 @@ class Eos(ModelledTarget):
         return self.options.metadata_server
 
     @override
+    def stored_per_byte(self) -> float:
+        options: EosOptions = self.options
+        coded = options.erasure
+        return float(options.replicas) if coded is None else coded.stored_per_byte
+
+    @override
     def model(self, site: Site | None) -> ModelledStorage:
         """File servers with one volume each."""
         options: EosOptions = self.options

@@ -129,6 +129,11 @@ class Erasure(BaseModel):
     data: int = Field(ge=1, le=64, description="objects that hold as much as the file has")
     parity: int = Field(ge=1, le=16, description="objects more, as many as may be lost")
 
+    @property
+    def stored_per_byte(self) -> float:
+        """Return the bytes that are stored per byte of data."""
+        return (self.data + self.parity) / self.data
+
     def tuning(self, stripe_bytes: int) -> dict[str, object]:
         """Return the parameters of such a file with stripe units of this size."""
         return {

@@ -44,9 +44,11 @@ class LocalTarget(Target):
         options = self.options
         drive: str | None = getattr(options, "drive", None)
         raid: BaseModel | None = getattr(options, "raid", None)
+        site_drive: str | None = None
         if drive is None:
             own = site.node.drives if site is not None else {}
-            stand_in = own.get(self.name) or (next(iter(own.values())) if len(own) == 1 else None)
+            site_drive = self.name if self.name in own or len(own) != 1 else next(iter(own))
+            stand_in = own.get(site_drive)
             if stand_in is None:
                 raise HeadraceError(
                     f"target {self.name}: a real medium can only be simulated by a drive that "
@@ -79,5 +81,8 @@ class LocalTarget(Target):
         if not self.discards():
             made["filesystem"]["discarded"] = False
         return ModelledStorage(
-            place={"volume": self.name}, node_volumes=(made,), description={"drive": drive}
+            place={"volume": self.name},
+            node_volumes=(made,),
+            site_drive=site_drive,
+            description={"drive": drive},
         )

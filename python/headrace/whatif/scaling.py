@@ -26,6 +26,9 @@ from headrace.records.trial_record import TrialRecord
 from headrace.study.load import load_study_text
 from headrace.study.model import Study
 
+_NODES = ("nodes", "run.nodes")
+"""Names of the factor that a scaled cell has no level of."""
+
 
 def scaled(records: Records, nodes: int) -> Records:
     """Return the valid cells of a result set with this number of nodes.
@@ -109,7 +112,7 @@ class _Simulation:
         """
         levels = {name: level for name, level in row["levels"].items() if level is not None}
         if nodes is not None:
-            levels.pop("nodes", None)
+            levels = {n: level for n, level in levels.items() if n not in _NODES}
             options = study.run_options.model_copy(update={"nodes": nodes})
             study = replace(study, run_options=options)
         trial = Trial(
@@ -146,7 +149,7 @@ def _simulated(wanted: Sequence[_Simulation]) -> list[TrialRecord | None]:
 
 def _renamed(record: TrialRecord, row: dict[str, Any], nodes: int) -> TrialRecord:
     """Return the record with the index and repeat of the trial that it is scaled from."""
-    levels = {name: level for name, level in record.levels.items() if name != "nodes"}
+    levels = {name: level for name, level in record.levels.items() if name not in _NODES}
     return msgspec.structs.replace(
         record,
         index=int(row["index"]),

@@ -55,7 +55,8 @@ def _storage(
         chunk_bytes = _bytes("--chunk", chunk) or 0
         check_chunk(chunk, chunk_bytes)
     raid: RaidSpec = {"level": level, "drives": count, "chunk_bytes": chunk_bytes}
-    return {"drives": [table], "raid": raid}, capacity * int(drives_of_data(level, count))
+    used = capacity // chunk_bytes * chunk_bytes  # whole chunks of each drive hold data
+    return {"drives": [table], "raid": raid}, used * int(drives_of_data(level, count))
 
 
 def _check_memory(size_bytes: int, held_bytes: int | None) -> None:

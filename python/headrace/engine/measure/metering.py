@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,6 +42,8 @@ class SiteOfTrial:
     """CPU time that the nodes used, together."""
     switch_w: float | None = None
     """Power of the switches that the study names."""
+    server_counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How many servers a name stands for; one when not given."""
 
     @property
     def modelled(self) -> bool:
@@ -60,7 +63,8 @@ def site_of(
     """Return what a trial's energy consists of, with the models that the catalog has."""
     site = resolved.site
     # Servers are numbered copies of what [site.server.NAME] describes.
-    used = tuple(dict.fromkeys(re.sub(r"-[0-9]+$", "", name) for name in servers))
+    counts = Counter(re.sub(r"-[0-9]+$", "", name) for name in servers)
+    used = tuple(counts)
     described = {} if site is None else site.server
     return SiteOfTrial(
         duration_s,
@@ -76,6 +80,7 @@ def site_of(
         },
         busy_core_s,
         switch_power_w(site),
+        counts,
     )
 
 
@@ -284,13 +289,17 @@ class _Parts:
                 continue
             each = self._measured_each(part, of) if sources[group] == "measured" else []
             parts += each or [
-                PartEnergy(part, " ".join(of), found[group], sources[group], max(1, len(of)))
+                PartEnergy(part, " ".join(of), found[group], sources[group], self._count(of))
             ]
         if sources.get("drives") == "measured":
             parts.append(PartEnergy("drive", "drives", found["drives"], "measured"))
         elif "drives" in found:
             parts += self.drives.parts
         return tuple(parts)
+
+    def _count(self, names: Sequence[str]) -> int:
+        """Return how many machines these names stand for."""
+        return max(1, sum(self.site.server_counts.get(name, 1) for name in names))
 
     def _measured_each(
         self, boundary: Literal["node", "server", "switch"], names: Sequence[str]
@@ -324,7 +333,8 @@ class _Parts:
         if not site.servers or not set(site.servers) <= set(site.server_power):
             return None
         idle_w = sum(
-            site.server_power[name].idle_w + site.server_power[name].awake_w
+            site.server_counts.get(name, 1)
+            * (site.server_power[name].idle_w + site.server_power[name].awake_w)
             for name in site.servers
         )
         return idle_w * site.duration_s

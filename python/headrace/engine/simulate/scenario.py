@@ -140,7 +140,7 @@ def _node(resolved: Resolved, stored: ModelledStorage) -> HostSpec:
     if described.memory is not None:
         made["memory_bytes"] = described.memory
     _limit_memory(made, resolved.run)
-    taken = {volume["name"] for volume in stored.node_volumes}
+    taken = {stored.site_drive, *(volume["name"] for volume in stored.node_volumes)}
     made["volumes"] = [
         *stored.node_volumes,
         *(

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headrace.workloads.mdtest.phases import TITLES
-from headrace.workloads.mdtest.rates import Imported, OutputError, Rate, count
+from headrace.workloads.mdtest.rates import MOST_ITEMS, Imported, OutputError, Rate, count
 
 _PHASE_OF = {title.lower(): phase for phase, title in TITLES.items()}
 _HEADING = re.compile(r"^\s*SUMMARY(?: +(?P<what>rate|time))?\s*(?:\([^)]*\))?\s*:")
@@ -106,7 +106,7 @@ def read_mdtest(text: str) -> list[Imported]:
             items, within, times_only = None, None, False
         elif found := _ITEMS.match(line):
             tasks = count(found["tasks"], line=number, what="tasks")
-            items = _Items(tasks, count(found["items"], line=number, what="items"))
+            items = _Items(tasks, count(found["items"], line=number, what="items", most=MOST_ITEMS))
             within = None
         elif _TIMES_ONLY.match(line):
             times_only = True

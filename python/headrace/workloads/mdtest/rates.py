@@ -65,15 +65,16 @@ class OutputError(ValueError):
 
 
 _MOST_COUNT = 10**9
+MOST_ITEMS = 10**15
 
 
-def count(text: str, *, line: int, what: str) -> int:
+def count(text: str, *, line: int, what: str, most: int = _MOST_COUNT) -> int:
     """Return a number of tasks, nodes or items. Raises OutputError for one that no run has."""
-    if len(text) > 10 or int(text) > _MOST_COUNT:
+    if len(text) > 16 or int(text) > most:
         raise OutputError(
             f"too large a number of {what}",
             line=line,
             given=text if len(text) <= 20 else f"{text[:20]}…",
-            allowed=f"at most {_MOST_COUNT}",
+            allowed=f"at most {most}",
         )
     return int(text)
