@@ -231,3 +231,15 @@ def test_it_ends_on_a_signal_with_an_open_stream(folder: Path) -> None:
             assert first.startswith("data: ") and "One" in first
             code, said = served.end()
         assert code == 0 and "Traceback" not in said, said
+
+
+def test_a_question_that_is_refused_leaves_no_file(tmp_path: Path) -> None:
+    """Its name would be refused the next time."""
+    with serving(tmp_path) as served:
+        page = served.get("/what-if?ask=1").text
+        found = re.search(r'name="form_token" value="([^"]+)"', page)
+        assert found is not None
+        fields = {"form_token": found[1], "name": "mine", "job": "file/none.toml"}
+        answer = served.client.post(f"{served.origin}/what-if/save", data=fields)
+        assert answer.status_code == 404 and "no such job" in answer.text
+        assert not (tmp_path / "mine.toml").exists()

@@ -256,7 +256,7 @@ def test_a_program_that_runs_already(workspace: Workspace) -> None:
         def judge(seconds: int, pid: str = str(running.pid)) -> Judged:
             older = workspace.place / "kept" / "profile.toml"
             older.parent.mkdir(exist_ok=True)
-            older.write_text("of an earlier program")
+            older.write_text('steps_file = "of an earlier program"\n')
             ended = workspace.run("why", "--pid", pid, "--for", f"{seconds} s", "--keep", "kept")
             assert ended.returncode == 0, ended.stderr
             assert not older.exists()

@@ -201,3 +201,23 @@ def test_warnings_are_in_the_words_of_the_gate(
     with pytest.raises(UsageError) as caught:
         headrace.gate(modelled, base, metric="nix", force=True)
     assert "events_per_s" in (caught.value.hint or "")
+
+
+def test_repeats_that_were_not_needed_are_not_missing(tmp_path: Path) -> None:
+    """A cell whose interval is narrow enough gets no further repeats."""
+    study = "[plan]\nrepeats = { min = 3, max = 5, interval = 0.05 }\n"
+    truth = Truth(trial_sigma=0.01)
+    base, new = (
+        write_results(
+            tmp_path / name, plan_of(CELLS, 5), truth, seed=seed, series=False, study_text=study
+        )
+        for seed, name in enumerate(("base", "new"))
+    )
+    for trial in plan_of(CELLS, 5).trials:
+        if trial.repeat > 2:
+            (new / "trials" / trial.id).rename(tmp_path / trial.id)
+    found = headrace.gate(new, base, tolerance="20 %")
+    assert (found.unusable, found.exit_code) == ((), ExitCode.OK)
+    first = next(each for each in plan_of(CELLS, 5).trials if each.repeat == 0)
+    (new / "trials" / first.id).rename(tmp_path / first.id)
+    assert headrace.gate(new, base, tolerance="20 %").unusable == ("1 trial without a record",)

@@ -67,3 +67,12 @@ def test_a_run_that_cannot_be_judged_says_why(tmp_path: Path) -> None:
     assert found.runs[1].gate is None
     assert "no cell in common" in found.runs[1].not_judged
     assert {each.points[0].verdict for each in found.cells} == {None}
+
+
+def test_runs_without_any_record_that_can_be_read(tmp_path: Path) -> None:
+    runs = [month(tmp_path, number) for number in (1, 2)]
+    for run in runs:
+        for record in run.glob("trials/*/trial.json"):
+            record.write_text("{")
+    found = history([read(each) for each in runs])
+    assert found.cells == () and found.runs[1].gate is None and found.runs[1].not_judged

@@ -236,3 +236,20 @@ def test_what_cannot_become_a_profile(tmp_path: Path) -> None:
             two.kill()
     assert tomllib.loads(mine.read_text()) == {"name": "mine"}
     assert not (tmp_path / "job.toml").exists()
+
+
+def test_names_that_are_not_utf_8_and_names_with_control_characters(tmp_path: Path) -> None:
+    data = tmp_path / os.fsdecode(b"run\xff.bin")
+    data.write_bytes(b"x" * 4096)
+    script = tmp_path / "job\x1b[31m\n.py"
+    opens = "f = open(sys.argv[1], 'rb')\nprint(flush=True)\n"
+    script.write_text(f"import sys, time\n{opens}time.sleep(600)\n")
+    with subprocess.Popen([sys.executable, script, data], stdout=-1) as process:
+        try:
+            assert process.stdout is not None and process.stdout.readline()
+            out = tmp_path / "job.toml"
+            watch(pid=[str(process.pid)], interval="0.2 s", once=True, profile=out)
+        finally:
+            process.kill()
+    table = tomllib.loads(out.read_text())
+    assert "job?[31m?.py" in table["outline"]["job"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.system.process_scan import read_processes
+from headrace.system.process_scan import program_name, read_processes
 
 # Sleepers stand in /proc between the parent and those that work and end, as other programs do:
 # a scan takes long from one to the other.
@@ -56,3 +56,12 @@ def test_time_of_children_that_end_during_a_scan_is_not_lost(parent: int) -> Non
         highest_ns = max(highest_ns, spent_ns)
         scans += 1
     assert highest_ns > 100_000_000
+
+
+def test_what_a_terminal_would_obey_is_no_part_of_a_name() -> None:
+    with subprocess.Popen(["sleep", "600"], executable=None) as process:
+        try:
+            assert program_name(process.pid, "a\x1b[31m\nb") in ("sleep", "a?[31m?b")
+            assert program_name(2147483000, "a\x1b[31m\nb") == "a?[31m?b"
+        finally:
+            process.kill()

@@ -4,7 +4,9 @@ simulator and as operations."""
 from __future__ import annotations
 
 import json
+import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -390,3 +392,11 @@ def test_a_profile_is_a_workload_of_the_simulator(tmp_path: Path) -> None:
     assert outcome["bytes"]["asked_bytes"] == 2100
     # CPU time and sleep as recorded; the calls themselves take what the drive takes.
     assert 0.09 < (outcome["end_ns"] - outcome["start_ns"]) * 1e-9 < 0.12
+
+
+def test_names_that_are_not_utf_8(tmp_path: Path) -> None:
+    name = os.fsdecode(b"/data/run\xff.root")
+    made = replace(recording(), files=(RecordedFile(name, 5000), *FILES[1:]), command=("cat", name))
+    save(made, tmp_path / "job.toml")
+    back = load(str(tmp_path / "job.toml"))
+    assert back.files[0].path == "/data/run?.root" and back.command == ("cat", "/data/run?.root")

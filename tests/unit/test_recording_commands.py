@@ -194,3 +194,16 @@ def test_medians_of_distances_are_whole_sectors(headrace: Headrace) -> None:
     code, out, said = headrace("trace show t.csv")
     assert code == 0, said
     assert "median 0 B" in " ".join(out.split())
+
+
+@pytest.mark.parametrize("name", ["profile.toml", "verdict.html", "verdict.json"])
+def test_files_of_the_user_in_the_folder_to_keep_stay(
+    headrace: Headrace, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / name).write_text("mine")
+    before = files(tmp_path)
+    for words in ("why --keep kept -- touch ran", "why --keep kept --pid 1"):
+        code, _, said = headrace(words)
+        assert code == 4 and name in said, said
+    assert files(tmp_path) == before

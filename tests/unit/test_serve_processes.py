@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from headrace.serving.runs import Runs
-from headrace.serving.what_if_study import Question, study_of
+from headrace.serving.folders import results_folders
+from headrace.serving.runs import Runs, study_files
+from headrace.serving.what_if_site import offered_sites
+from headrace.serving.what_if_study import Question, recorded_profiles, study_of
 from headrace.serving.worker import WhatIfWorker
 from headrace.system.waiting import wait_until
+from synthetic_records import Truth, plan_of, write_results
 
 
 @pytest.fixture
@@ -50,3 +59,68 @@ def test_a_study_is_started(folder: Path) -> None:
     run = Runs(folder).start("a study.toml", "simulate")
     assert wait_until(lambda: run.state != "running", 60, 0.05)
     assert run.state == "finished", run.said
+
+
+def test_a_title_of_any_letters_is_in_the_study(tmp_path: Path) -> None:
+    """TOML has no escapes for halves of a letter, as JSON has."""
+    folder = write_results(
+        tmp_path / "r", plan_of([{"target": "d", "workload": "scan", "slots": 1}], 1), Truth(),
+        title="farm \U0001f680", study_text='[workload.scan]\nkind = "scan"\n', series=False,
+    )  # fmt: skip
+    text = study_of(Question(job=f"study/scan/{folder.name}"), tmp_path).text
+    assert "farm \U0001f680" in tomllib.loads(text)["title"]
+
+
+def test_names_that_no_page_can_show_are_left_out(tmp_path: Path) -> None:
+    even, odd = tmp_path / "even", tmp_path / os.fsdecode(b"odd\xff")
+    cells = [{"target": "d", "workload": "scan", "slots": 1}]
+    write_results(even, plan_of(cells, 1), Truth(), series=False)
+    shutil.copytree(even, odd)  # Arrow writes no file of such a name
+    for place in (even, odd):
+        place.with_suffix(".toml").write_text("headrace = 1\n[outline]\n[site]\nnode = 1\n")
+    assert [each.name for each in results_folders(tmp_path)] == ["even"]
+    assert [*study_files(tmp_path)] == ["even.toml"]
+    assert recorded_profiles(tmp_path) == ["even.toml"]
+    assert offered_sites(tmp_path)[2][1] == [("file/even.toml", "even.toml")]
+
+
+_AS_ANOTHER_USER = """
+import os, sys
+from pathlib import Path
+from headrace.errors import HeadraceError
+from headrace.profiles.programs import find_program
+from headrace.serving.folders import named_folder, results_folders
+from headrace.serving.listening import ServeOptions, listen
+if os.geteuid() == 0:
+    os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
+root = Path(sys.argv[1])
+print([each.name for each in results_folders(root)])
+within = root / "lost+found" / "x"
+for refused in (
+    lambda: named_folder(root, "lost+found"),
+    lambda: listen(ServeOptions(within)),
+    lambda: listen(ServeOptions(root, certificate=within, key=within)),
+    lambda: find_program(str(within)),
+):
+    try:
+        refused()
+    except HeadraceError as error:
+        print(error.message)
+"""
+
+
+def test_a_folder_that_may_not_be_searched_is_left_out() -> None:
+    """A mounted file system has one, lost+found; colleagues have others."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        root.chmod(0o755)
+        cells = [{"target": "d", "workload": "scan", "slots": 1}]
+        write_results(root / "mine", plan_of(cells, 1), Truth(), series=False)
+        (root / "lost+found").mkdir(0)
+        said = subprocess.run(
+            [sys.executable, "-c", _AS_ANOTHER_USER, folder],
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+    lines = said.stdout.splitlines()
+    assert said.returncode == 0, said.stderr
+    assert lines[0] == "['mine']" and len(lines) == 5, lines

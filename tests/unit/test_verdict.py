@@ -199,3 +199,11 @@ def test_cores_that_are_not_known_are_left_out() -> None:
     observation = replace(seen(TimeShare("cpu", "", 5.0)), cores=0, cpu_s=4.95)
     (line,) = [line for line in verdict_of(observation).lines if line.startswith("Limit:")]
     assert re.search(r"computes, on \d\.\d\d cores\.$", line), line
+
+
+def test_threads_without_a_recording_wait_for_storage_too() -> None:
+    """The kernel's count is of all threads; the recorder saw the first program alone."""
+    counts = Counts(3.0, 1.7, 3.0, kernel_block_s=5.3, all_threads=5)
+    shares = {share.kind: share.seconds for share in shares_of(counts, [])}
+    assert shares["block"] == pytest.approx(3.0 * 5.3 / 10.0)
+    assert sum(shares.values()) == pytest.approx(3.0)

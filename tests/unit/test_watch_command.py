@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -31,10 +34,12 @@ from headrace.watching.finders.pid import PidFinder
 from headrace.watching.job import JobMeter
 from headrace.watching.ledger import Spent, State, StorageWait, WaitEstimate
 from headrace.watching.metrics import WatchMetrics
+from headrace.watching.places import Places
 from headrace.watching.process import read_processes
 from headrace.watching.process_table import Process
 from headrace.watching.recording import Recorder
 from headrace.watching.sources import lacks
+from headrace.watching.states import StateReader
 from headrace.watching.used import JobSample
 from workspace import HEADRACE, ROOT
 
@@ -430,3 +435,43 @@ def test_parents_of_new_processes_are_known() -> None:
         assert births.parents() is None
     finally:
         births.close()
+
+
+def test_a_refused_port_leaves_no_folder(sleeper: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    """It would be refused the next time."""
+    folder = tmp_path / "day"
+    with socket.socket() as used:
+        used.bind(("127.0.0.1", 0))
+        used.listen()
+        with pytest.raises(UsageError, match="cannot listen"):
+            watch(
+                pid=[str(sleeper.pid)], once=True, interval="0.2 s", record=folder,
+                openmetrics=str(used.getsockname()[1]),
+            )  # fmt: skip
+    assert not folder.exists()
+
+
+class _Reader:
+    """A thread that sleeps in a call."""
+
+    def __init__(self, call: str) -> None:
+        self.call = call.encode()
+
+    def read_thread(self, _: int, name: str) -> bytes:
+        return {"syscall": self.call, "stat": b"1 (a) D 1", "wchan": b"folio_wait_bit_common"}[name]
+
+
+def test_a_file_that_is_sent_is_what_is_waited_for(tmp_path: Path) -> None:
+    """sendfile has it second; the first may be a pipe."""
+    if platform.machine() != "x86_64":
+        pytest.skip("numbers of system calls")
+    ends = os.pipe()
+    with (tmp_path / "data").open("wb") as file:
+        places, seen = Places(), []
+        for call, first, second in ((0, file.fileno(), 0), (40, ends[1], file.fileno())):
+            reader: Any = _Reader(f"{call} {first:#x} {second:#x} 0x0 0x0 0x0 0x0 0x1 0x2")
+            places.of_descriptor(os.getpid(), file.fileno())  # reads the mount table
+            seen.append(StateReader(places).read(os.getpid(), reader, os.getpid()))
+    for end in ends:
+        os.close(end)
+    assert seen[0] == seen[1] and seen[0].wait is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -13,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from headrace._core import Moved, ProcessReader, ProcessReading, read_processes
-from headrace.system.accounting import NS_PER_TICK, CounterFile
+from headrace.system.accounting import NS_PER_TICK, CounterFile, peak_rss_bytes
 from headrace.system.waiting import wait_until
+from headrace.watching.process import start_ticks
 
 # Reads and writes what it is told, with so many further threads that have computed.
 _PROGRAM = """
@@ -246,3 +248,36 @@ def test_bytes_are_added_and_compared() -> None:
     assert more.covers(less) and not less.covers(more)
     assert (less.served, more.served) == (30, 40)
     assert repr(Moved(read=1)).startswith("Moved(read=1, written=0, storage_read=0")
+
+
+def test_the_peak_of_a_program_whose_name_is_cut_within_a_letter(tmp_path: Path) -> None:
+    """The kernel keeps 15 bytes of it."""
+    program = tmp_path / "analysieren_pr\u00e4"
+    program.symlink_to("/bin/sleep")
+    with subprocess.Popen([program, "600"]) as process:
+        try:
+            name = Path(f"/proc/{process.pid}/comm")
+            assert wait_until(lambda: name.read_bytes() == b"analysieren_pr\xc3\n", 60, 0.01)
+            assert peak_rss_bytes(process.pid) > 0
+        finally:
+            process.kill()
+
+
+def test_a_process_whose_first_thread_has_ended_runs() -> None:
+    """As after pthread_exit in main: its state is that of a zombie, with a thread besides."""
+    number = {"x86_64": 60, "aarch64": 93}[platform.machine()]
+    program = (
+        "import ctypes, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        f"ctypes.CDLL(None).syscall({number}, 0)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program]) as process:
+        try:
+            state = Path(f"/proc/{process.pid}/stat")
+            assert wait_until(lambda: ") Z " in state.read_text(), 60, 0.01)
+            assert start_ticks(process.pid) is not None
+            reader = ProcessReader(process.pid)
+            assert _one(reader).threads == 2
+        finally:
+            process.kill()
+    assert start_ticks(process.pid) is None

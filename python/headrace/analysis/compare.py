@@ -350,7 +350,8 @@ def environment_differences(a: Records, b: Records) -> list[EnvironmentDifferenc
 
 
 def _environment(records: Records) -> dict[str, list[Any]]:
-    places = list({id(place): place for place in records.trials["location"] if place}.values())
+    locations = records.trials["location"] if len(records.trials) else []
+    places = list({id(place): place for place in locations if place}.values())
     return {
         **values_by_name(records.environments),
         **{f"location.{name}": found for name, found in values_by_name(places).items()},

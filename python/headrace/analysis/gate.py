@@ -21,6 +21,7 @@ from headrace.analysis.read import Records
 from headrace.errors import ExitCode, IncomparableError, NotJudgedError, UsageError
 from headrace.metrics import less_is_better, names_for
 from headrace.refusals import meant
+from headrace.study.model import Repeats
 
 GateVerdict = Literal["worse", "undecided", "better", "unchanged"]
 """In the order of the table."""
@@ -143,8 +144,7 @@ def _unusable(results: Records) -> tuple[str, ...]:
     for status, valid in zip(trials["status"], trials["valid"], strict=True):
         if status == "failed" or (status == "done" and not valid):
             statuses["failed" if status == "failed" else "invalid"] += 1
-    planned = len(results.plan.trials) if results.plan is not None else 0
-    without = max(0, planned - len(results.trials) - len(results.warnings))
+    without = max(0, _wanted(results) - len(results.trials) - len(results.warnings))
     found = [
         (statuses["failed"], "failed"),
         (statuses["invalid"], "invalid"),
@@ -153,6 +153,19 @@ def _unusable(results: Records) -> tuple[str, ...]:
     ]
     words = (f"{count} trial{'s' if count > 1 else ''} {what}" for count, what in found if count)
     return tuple(words)
+
+
+def _wanted(results: Records) -> int:
+    """Return how many trials the plan wants. Repeats beyond `repeats.min` of a study with
+    `repeats.interval` are made only where they are needed."""
+    if results.plan is None:
+        return 0
+    repeats = results.study.get("plan", {}).get("repeats", {})
+    if "interval" not in repeats:
+        return len(results.plan.trials)
+    least = repeats.get("min", Repeats.model_fields["min"].default)
+    recorded = set(results.trials["id"]) | set(results.damaged) if len(results) else set()
+    return sum(each.repeat < least or each.id in recorded for each in results.plan.trials)
 
 
 def as_json(found: Gate) -> str:

@@ -77,10 +77,11 @@ def watch(
         # The table does not show pressure.
         pressure = as_json or openmetrics is not None or textfile is not None
         watcher = stack.enter_context(Watcher(finder, pressure=pressure))
-        if record is not None:
-            outlets.append(stack.enter_context(_recorder(record, window_s)))
         if openmetrics is not None or textfile is not None:
             outlets.append(stack.enter_context(_metrics(openmetrics, textfile)))
+        # Last of what can be refused: a new folder would be refused the next time.
+        if record is not None:
+            outlets.append(stack.enter_context(_recorder(record, window_s)))
         stack.enter_context(show)
         while not stop.is_set():
             sample = watcher.watch(interval_s, stop.is_set)

@@ -15,7 +15,7 @@ import typer
 
 from headrace.cli._console import err
 from headrace.cli._option_values import seconds
-from headrace.errors import UsageError
+from headrace.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
     from headrace.profiles.steps import Recording
@@ -95,7 +95,8 @@ def _of_command(
 
 def _check_outputs(keep: Path | None, page: Path | None) -> None:
     """Raise UsageError or RefusedError before the program runs; make the folder to keep."""
-    from headrace.cli._output_files import check_folder_of, check_output, is_own_page
+    from headrace.cli._output_files import check_folder_of, check_output, check_page, is_own_page
+    from headrace.profiles.places import profile_to_write
     from headrace.records.place import check_place
 
     if page is not None:
@@ -103,7 +104,22 @@ def _check_outputs(keep: Path | None, page: Path | None) -> None:
         check(page, "--page")
     if keep is not None:
         check_place(keep, "--keep")
+        profile_to_write(keep / "profile.toml", "job", "--keep")
+        check_page(keep / "verdict.html", "--keep")
+        _check_verdict(keep / "verdict.json")
         keep.mkdir(parents=True, exist_ok=True)
+
+
+def _check_verdict(file: Path) -> None:
+    """Raise RefusedError for a file that is there and is no verdict, which would be replaced."""
+    if not file.is_file():
+        return
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        found = None
+    if not (isinstance(found, dict) and "observation" in found):
+        raise RefusedError(f"{file} is there already", hint="name another folder with --keep")
 
 
 def _of_process(pid: str, duration_s: float) -> ProgramVerdict:

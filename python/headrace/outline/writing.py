@@ -96,7 +96,7 @@ def write(outline: Outline, path: Path) -> None:
     """Write the profile, whole or not at all. Raises HeadraceError."""
     part = path.with_name(f".{path.name}.part")
     try:
-        part.write_text(text_of(outline))
+        part.write_text(text_of(outline), encoding="utf-8", errors="replace")
         part.replace(path)
     except OSError as error:
         raise HeadraceError(f"{path}: the profile cannot be written: {error.strerror}") from None

@@ -37,7 +37,7 @@ def find_program(name: str) -> str:
     """
     if "/" in name:
         path = Path(name)
-        if not path.exists():
+        if not os.path.exists(name):  # noqa: PTH110 - Path.exists raises PermissionError
             raise ProgramError(f"{name}: no such program")
         if path.is_dir():
             raise ProgramError(f"{name}: is a directory, not a program")

@@ -294,7 +294,8 @@ def save(recording: Recording, path: Path) -> None:
             use_dictionary=["op"],  # pyright: ignore[reportArgumentType]
             column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
         )
-        path.write_text(text)
+        # A name that is not UTF-8 has a `?` for each such byte.
+        path.write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:
         raise HeadraceError(
             f"{path}: the profile cannot be written: {error.strerror or error}"

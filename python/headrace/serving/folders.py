@@ -101,7 +101,7 @@ def named_folder(root: Path, name: str) -> ResultsFolder:
     if not name:
         raise UsageError("no results are named", hint="the list shows what is there now")
     path = root if name == HERE else inside(root, name)
-    if not (path / "results.json").is_file():
+    if not os.path.isfile(path / "results.json"):  # noqa: PTH113 - False without permission
         raise UsageError(
             f"{name} holds no results, or holds them no longer",
             hint="the list shows what is there now",
@@ -143,7 +143,8 @@ def _names(root: Path) -> Iterator[str]:
     while left and found < FOLDERS_AT_MOST:
         prefix, depth = left.pop(0)
         here = root / prefix if prefix else root
-        if (here / "results.json").is_file():
+        # Path.is_file raises an error in a folder that may not be searched, such as lost+found.
+        if os.path.isfile(here / "results.json"):  # noqa: PTH113
             found += 1
             yield prefix or HERE
             continue
@@ -154,11 +155,18 @@ def _names(root: Path) -> Iterator[str]:
                 below = sorted(
                     entry.name
                     for entry in entries
-                    if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
+                    if not entry.name.startswith(".")
+                    and is_text(entry.name)
+                    and entry.is_dir(follow_symlinks=False)
                 )
         except OSError:
             continue
         left += [(f"{prefix}/{name}" if prefix else name, depth + 1) for name in below]
+
+
+def is_text(name: str) -> bool:
+    """Return whether a name is UTF-8: no page can show another one, nor have it in an address."""
+    return not any("\ud800" <= each <= "\udfff" for each in name)
 
 
 def _counts(path: Path) -> dict[str, int]:

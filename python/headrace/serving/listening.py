@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import os
 import socket
 import ssl
 from dataclasses import dataclass, field
@@ -58,8 +59,8 @@ def listen(options: ServeOptions) -> Listening:
     Raises UsageError for a folder, file or address that cannot be used, and when the port is in
     use; RefusedError for an address that other machines reach without password and TLS.
     """
-    if not options.folder.is_dir():
-        problem = "is not a folder" if options.folder.exists() else "not found"
+    if not os.path.isdir(options.folder):  # noqa: PTH112 - Path.is_dir raises PermissionError
+        problem = "is not a folder" if os.path.exists(options.folder) else "not found"  # noqa: PTH110
         raise UsageError(
             f"{options.folder}: {problem}", hint="name a folder with results folders in it"
         )
@@ -128,7 +129,7 @@ def _check_certificate(certificate: Path | None, key: Path | None) -> frozenset[
     if certificate is None or key is None:
         return frozenset()
     for option, file in (("--certificate", certificate), ("--key", key)):
-        if not file.is_file():
+        if not os.path.isfile(file):  # noqa: PTH113
             raise UsageError(f"{option} {file}: not found")
     try:
         # A password would be asked for on the terminal.

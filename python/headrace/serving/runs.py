@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.errors import UsageError
-from headrace.serving.folders import inside
+from headrace.serving.folders import inside, is_text
 from headrace.system.own_programs import own_module
 
 COMMANDS = {"run": "with real jobs", "simulate": "in virtual time"}
@@ -127,6 +127,8 @@ def study_files(root: Path) -> Iterator[str]:
     found = (
         file
         for file in sorted(root.glob("**/*.toml"))
-        if not (file.parent / "results.json").exists() and is_study(file)
+        if is_text(str(file.relative_to(root)))
+        and not (file.parent / "results.json").exists()
+        and is_study(file)
     )
     return (str(file.relative_to(root)) for file in itertools.islice(found, STUDIES_AT_MOST))

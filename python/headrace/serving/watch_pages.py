@@ -104,7 +104,7 @@ class _Watch:
                 rows=[_row(job, recent[job.key]) for job in lost[:_ROWS_AT_MOST]],
                 more=max(0, len(lost) - _ROWS_AT_MOST), notes=footnotes(lost, sample.notes),
             )  # fmt: skip
-            over = not self._watcher.living and self._kind in ("pid", "slurm", "condor")
+            over = not self._watcher.living and finder_kinds()[self._kind].ends
             return Look({"watch": part}, "All of these jobs have ended." if over else "", over)
 
     def close(self) -> None:

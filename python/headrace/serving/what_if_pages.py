@@ -98,9 +98,10 @@ class WhatIfPages:
         if not _NAME.fullmatch(name):
             raise UsageError(f"{name}: a name has letters, digits, `_`, `-` and `.` only")
         file = self._root / f"{name}.toml"
+        text = study_of(question, self._root).text
         try:
             with file.open("x", encoding="utf-8") as written:
-                written.write(study_of(question, self._root).text)
+                written.write(text)
         except FileExistsError:
             raise RefusedError(f"{file} exists", hint="Go back and give another name.") from None
         return pages.page(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headrace.catalog import names
 from headrace.errors import UsageError
-from headrace.serving.folders import inside, named_folder, results_folders
+from headrace.serving.folders import inside, is_text, named_folder, results_folders
 from headrace.site import OF_WORKLOADS
 
 SITES_AT_MOST = 100
@@ -45,8 +45,8 @@ def offered_sites(root: Path) -> list[tuple[str, list[tuple[str, str]]]]:
 
 def _site_files(root: Path) -> Iterator[tuple[str, str]]:
     for file in sorted(root.glob("**/*.toml")):
-        if not (file.parent / "results.json").exists() and _site_of(file):
-            name = str(file.relative_to(root))
+        name = str(file.relative_to(root))
+        if is_text(name) and not (file.parent / "results.json").exists() and _site_of(file):
             yield f"file/{name}", name
 
 

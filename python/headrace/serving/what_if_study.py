@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from headrace.catalog import names
 from headrace.errors import UsageError
-from headrace.serving.folders import inside, named_folder
+from headrace.serving.folders import inside, is_text, named_folder
 from headrace.serving.what_if_site import inline, site_lines
 
 SLOTS = (1, 2, 4, 8, 16, 32, 64)
@@ -143,7 +142,7 @@ def study_of(question: Question, root: Path) -> WrittenStudy:
     job_name = question.job.split("/")[1] if question.job.startswith("study/") else ""
     lines = [
         "headrace = 1",
-        f"title = {json.dumps(f'What if: {title} on {question.drive}')}",
+        f"title = {inline(f'What if: {title} on {question.drive}')}",
         "",
         *site_lines(question.site, root, question.nodes, link, job_name),
         *_storage(question, medium),
@@ -176,9 +175,9 @@ def _workload(question: Question, root: Path) -> tuple[str, Path, str]:
     if kind == "builtin" and name in BUILT_IN:
         return BUILT_IN[name], root.resolve(), BUILT_IN_TITLES[name]
     if kind == "catalog" and name in names("profiles"):
-        return f'kind = "replay"\nprofile = {json.dumps(name)}', root.resolve(), name
+        return f'kind = "replay"\nprofile = {inline(name)}', root.resolve(), name
     if kind == "file" and inside(root, name).is_file():
-        path = json.dumps(str(inside(root, name)))
+        path = inline(str(inside(root, name)))
         return f'kind = "replay"\nprofile = {path}', root.resolve(), name
     if kind == "study":
         return _workload_of_results(name, root)
@@ -214,6 +213,8 @@ def recorded_profiles(root: Path) -> list[str]:
     for file in sorted(root.glob("**/*.toml")):
         if len(found) == PROFILES_AT_MOST:
             break
+        if not is_text(str(file.relative_to(root))):
+            continue
         try:
             with file.open(encoding="utf-8") as lines:
                 text = lines.read(_PROFILE_LETTERS)

@@ -258,8 +258,9 @@ def peak_rss_bytes(pid: int) -> int:
     0 when it no longer exists.
     """
     with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
+        # Bytes: the kernel cuts a program's name after 15 of them, also within a letter.
+        for line in Path(f"/proc/{pid}/status").read_bytes().splitlines():
+            if line.startswith(b"VmHWM:"):
                 return int(line.split()[1]) * 1024
     return 0
 

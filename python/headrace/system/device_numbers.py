@@ -49,7 +49,8 @@ def processes_with_open(path: Path) -> list[str]:
             continue
         with contextlib.suppress(OSError):
             if any(_is_open(link, numbers) for link in (process / "fd").iterdir()):
-                found.append(f"{(process / 'comm').read_text().strip()} ({process.name})")
+                name = (process / "comm").read_text(errors="replace").strip()
+                found.append(f"{name} ({process.name})")
     return sorted(found)
 
 

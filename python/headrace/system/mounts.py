@@ -134,7 +134,8 @@ def users_of(directory: Path) -> list[str]:
         for link in links:
             with contextlib.suppress(OSError):
                 if f"{link.readlink()}/".startswith(prefix):
-                    found.append(f"{(process / 'comm').read_text().strip()} ({process.name})")
+                    name = (process / "comm").read_text(errors="replace").strip()
+                    found.append(f"{name} ({process.name})")
                     break
     return found
 

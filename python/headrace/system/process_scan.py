@@ -178,8 +178,13 @@ def program_name(pid: int, short: str) -> str:
     """Return the program's name, with the script that an interpreter runs.
 
     Arguments are left out because they may be secret. `short` is the kernel's name of the process,
-    returned when its command line cannot be read or names something else.
+    returned when its command line cannot be read or names something else. What a terminal would
+    obey, such as ESC, is a `?`.
     """
+    return "".join(each if each.isprintable() else "?" for each in _program_name(pid, short))
+
+
+def _program_name(pid: int, short: str) -> str:
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:

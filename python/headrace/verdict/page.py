@@ -24,7 +24,9 @@ _WRITTEN_LEAST = 0.08
 def write_page(verdict: ProgramVerdict, file: Path) -> Path:
     """Write the page, whole or not at all. Raises HeadraceError when it cannot be written."""
     text = render(verdict)
-    return write_whole(file, lambda to: to.write_text(text, "utf-8"), "--page names another file")
+    hint = "--page names another file"
+    # An argument of the program that is not UTF-8 has a `?` for each such byte.
+    return write_whole(file, lambda to: to.write_text(text, "utf-8", "replace"), hint)
 
 
 def render(verdict: ProgramVerdict) -> str:

@@ -87,6 +87,7 @@ def _observation(command: Sequence[str], run: ObservedRun, watch: ProgramWatch) 
         row.wait_block_s * uncut,
         watch.memory_stall_s,
         _threads(recording) if recording is not None else 1,
+        watch.threads,
         watch.samples,
         sorted(watch.connections),
         mapped,

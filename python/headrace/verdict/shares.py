@@ -38,6 +38,9 @@ class Counts:
     memory_stall_s: float = 0.0
     """Some task of the machine waited for memory (PSI)."""
     threads: int = 1
+    """That made calls which were recorded."""
+    all_threads: int = 1
+    """With those of which nothing was recorded."""
     samples: Mapping[Doing, int] = field(default_factory=dict[Doing, int])
     connections: Sequence[str] = ()
     mapped_on: StoragePlace | None = None
@@ -56,7 +59,10 @@ def shares_of(counts: Counts, accesses: Sequence[Access]) -> tuple[TimeShare, ..
     on_storage = [each for each in accesses if each.place.kind in ("block", "network", "unknown")]
     calls_s = min(sum(each.waited_s for each in on_storage), _possible_s(counts))
     seen_s = sum(_sampled_s(counts, each) for each in _STORAGE)
-    storage_s = min(free_s, max(calls_s, counts.kernel_block_s, seen_s))
+    storage_s = min(free_s, max(calls_s, seen_s))
+    # The kernel's count is of all threads, recorded or not.
+    most_s = max(counts.threads, counts.all_threads) * wall_s - counts.cpu_s - counts.wait_cpu_s
+    storage_s = max(storage_s, min(max(free_s, most_s), counts.kernel_block_s))
     counted_s = counts.cpu_s + counts.wait_cpu_s + storage_s
     scale = min(1.0, wall_s / counted_s) if counted_s > 0 else 1.0
     found = [

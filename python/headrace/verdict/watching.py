@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from headrace.probes.family_ledger import FamilyMeter
 from headrace.probes.ledger import LedgerRow
-from headrace.system.accounting import CounterFile, pressure_totals_us
+from headrace.system.accounting import CounterFile, pressure_totals_us, thread_count
 from headrace.verdict.connections import ConnectionLooks
 from headrace.verdict.doing import Doing, connections, doing, tree
 from headrace.verdict.observation import ConnectionUse
@@ -37,6 +37,8 @@ class TreeSampler:
     def __init__(self, pid: int) -> None:
         self.samples: Counter[Doing] = Counter()
         self.connections: set[str] = set()
+        self.threads = 1
+        """The most at a look."""
         self.memory_stall_s = 0.0
         self.swapped_in = False
         self.memory = LimitedMemory(0, 0)
@@ -86,6 +88,7 @@ class TreeSampler:
         if what is not None:
             self.samples[what] += 1
         if time.monotonic() >= self._connections_due_s:
+            self.threads = max(self.threads, sum(map(thread_count, pids)))
             self._connections_due_s = time.monotonic() + _CONNECTIONS_S
             self.connections |= set(connections(pids))
             self._looks.look(pids)

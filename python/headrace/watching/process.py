@@ -41,7 +41,9 @@ def start_ticks(pid: int) -> int | None:
     try:
         with CounterFile(f"/proc/{pid}/stat", _STAT_BYTES) as file:
             fields = file.read().rpartition(b")")[2].split()
-        return None if fields[0] in (b"Z", b"X") else int(fields[19])
+        # Its first thread may have ended before the others: num_threads is field 20 of proc(5).
+        ended = fields[0] in (b"Z", b"X") and int(fields[17]) <= 1
+        return None if ended else int(fields[19])
     except (OSError, IndexError, ValueError):
         return None
 

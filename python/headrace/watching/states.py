@@ -19,13 +19,16 @@ from headrace.watching.process import ProcessReader
 
 # System calls whose first argument is the descriptor of what is waited for.
 _BY_DESCRIPTOR = {
-    # read, write, pread64, pwrite64, readv, writev, sendfile (from: second), recvfrom, recvmsg,
+    # read, write, pread64, pwrite64, readv, writev, recvfrom, recvmsg,
     # fsync, fdatasync, ftruncate, getdents64, fallocate, sync_file_range, preadv, pwritev,
     # preadv2, pwritev2, copy_file_range
     "x86_64": {0, 1, 17, 18, 19, 20, 45, 47, 74, 75, 77, 217, 285, 277, 295, 296, 327, 328, 326},
     "aarch64": {63, 64, 67, 68, 65, 66, 207, 212, 82, 83, 46, 61, 47, 84, 69, 70, 286, 287, 285},
 }
+_READ = {"x86_64": 0, "aarch64": 63}.get(platform.machine(), -1)
 _CALLS = frozenset(_BY_DESCRIPTOR.get(platform.machine(), set()))
+# sendfile: its second argument is read from. Python copies files with it.
+_SENDFILE = {"x86_64": b"40", "aarch64": b"71"}.get(platform.machine(), b"")
 # System calls that only sleep interruptibly, for no storage, and what for. Of threads beside the
 # first it says nothing: those of libraries wait all the time.
 _IDLE: dict[str, dict[bytes, str]] = {
@@ -147,6 +150,8 @@ def _call(words: list[bytes] | None) -> tuple[int, int] | None:
     """Return number and first argument of a system call; None when it may not be read."""
     if words is None:
         return None
-    if len(words) < 2 or words[0].startswith(b"-"):
+    if len(words) < 3 or words[0].startswith(b"-"):
         return -1, 0
+    if words[0] == _SENDFILE:
+        return _READ, int(words[2], 16)
     return int(words[0]), int(words[1], 16)

@@ -49,7 +49,7 @@ def _group(name: str) -> Path:
     relative = name.lstrip("/")
     places = [Path(name).resolve(), *(top / relative for top in tops)]
     for place in places:
-        if (place / "cgroup.procs").is_file() and any(place.is_relative_to(top) for top in tops):
+        if any(place.is_relative_to(top) for top in tops) and (place / "cgroup.procs").is_file():
             return place
     raise UsageError(
         f"--cgroup {name}: no such control group below {' or '.join(map(str, tops[:3]))}",
