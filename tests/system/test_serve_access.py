@@ -233,13 +233,26 @@ def test_it_ends_on_a_signal_with_an_open_stream(folder: Path) -> None:
         assert code == 0 and "Traceback" not in said, said
 
 
+def _save(served: Served, job: str) -> httpx.Response:
+    page = served.get("/what-if?ask=1").text
+    found = re.search(r'name="form_token" value="([^"]+)"', page)
+    assert found is not None
+    fields = {"form_token": found[1], "name": "mine", "job": job}
+    return served.client.post(f"{served.origin}/what-if/save", data=fields)
+
+
 def test_a_question_that_is_refused_leaves_no_file(tmp_path: Path) -> None:
     """Its name would be refused the next time."""
     with serving(tmp_path) as served:
-        page = served.get("/what-if?ask=1").text
-        found = re.search(r'name="form_token" value="([^"]+)"', page)
-        assert found is not None
-        fields = {"form_token": found[1], "name": "mine", "job": "file/none.toml"}
-        answer = served.client.post(f"{served.origin}/what-if/save", data=fields)
+        answer = _save(served, "file/none.toml")
         assert answer.status_code == 404 and "no such job" in answer.text
         assert not (tmp_path / "mine.toml").exists()
+
+
+def test_a_folder_that_takes_no_file_is_not_called_changed() -> None:
+    """Nobody may make a file in /sys, not even root."""
+    with serving(Path("/sys/kernel/mm")) as served:
+        answer = _save(served, "builtin/scan")
+        assert answer.status_code == 409 and "mine.toml" in answer.text
+        assert "changed while it was read" not in answer.text
+        assert "may read and write" in answer.text

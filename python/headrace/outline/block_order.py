@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import tempfile
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from headrace.errors import HeadraceError
 from headrace.system.devices import devices_of
 from headrace.system.journal import Journal
 from headrace.system.mounts import read_mounts
+from headrace.system.owned import work_directory
 from headrace.system.tracefs import TracedDevice
 from headrace.traces import Capture, open_trace, traced_device
 from headrace.traces.rows import READ, read_rows
@@ -66,8 +66,9 @@ class BlockOrder:
                 self.problem = "no block device is mounted for the job"
                 return
             journal = self._stack.enter_context(Journal.open("headrace watch --profile"))
-            folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-"))
-            self._folder = Path(folder) / "trace"
+            folder, entry = work_directory(journal)
+            self._stack.callback(journal.undo, entry)
+            self._folder = folder / "trace"
             capture = Capture(journal, [*traced.values()], self._folder)
             self._stack.callback(capture.abandon)
             capture.start()

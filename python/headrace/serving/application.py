@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
 from pathlib import Path
@@ -106,7 +107,16 @@ def _user_error(request: Request, error: Exception) -> Response:
     return pages.message(request, status, error.message, error.hint or "")
 
 
+_LACKS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+"""Errors that stay when the page is loaded again."""
+
+
 def _changed(request: Request, error: Exception) -> Response:
+    if isinstance(error, OSError) and error.errno in _LACKS:
+        return pages.message(
+            request, 409, f"{describe(error)}.",
+            "`headrace serve` needs a folder that it may read and write, with space left.",
+        )  # fmt: skip
     return pages.message(
         request, 409, f"The folder changed while it was read: {describe(error)}.",
         "Load the page again.",
