@@ -19,6 +19,7 @@ from headrace.errors import Problem, StudyError
 from headrace.system import emulator
 from headrace.system.emulator import lasting
 
+SSD = "mtron-msp-sata7035064"
 DISK = "wd-wd3200bekt"
 Command = Callable[..., tuple[int, str, str]]
 
@@ -94,6 +95,22 @@ def test_a_raid_that_cannot_be(headrace: Command, command: str, options: str, wo
     code, _, said = headrace(f"{command.format(disk=DISK)} {options}")
     assert code == 2 and said.startswith("command line: ") and words in said
     assert [path.name for path in Path().iterdir()] == ["t.csv"]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (f"run {DISK} --rw read --fsync 4", "--fsync: --rw read writes nothing (given: 4)"),
+        (f"run {DISK} --iodepth 1024 --numjobs 1025", "1025 jobs with 1024"),
+        (f"replay {DISK} t.csv --out o.csv --iodepth 4", "allowed: with --closed"),
+        (f"validate {SSD} t.csv --angles 3", f"--angles: {SSD} has no platter (given: 3)"),
+    ],
+)
+def test_an_option_without_effect_is_refused(headrace: Command, command: str, words: str) -> None:
+    trace(60, path="t.csv")
+    code, _, said = headrace(command)
+    assert code == 2 and said.startswith("command line: ") and words in said
+    assert not Path("o.csv").exists()
 
 
 @pytest.mark.parametrize("command", WITH_RAID)

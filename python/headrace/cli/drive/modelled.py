@@ -178,6 +178,7 @@ def run(
         ("--randseed", randseed, 0, MOST_INTEGER),
     ):
         check_range(option, value, least, most)
+    _check_effect(rw, fsync, numjobs, max(iodepths))
     found = drive_of(drive)
     load = Load(
         rw=rw,
@@ -244,6 +245,16 @@ def _check_words(rw: str, rwmixread: int | None, scheduler: str | None) -> None:
         raise wrong("--rwmixread", str(rwmixread), problem, f"with --rw {', '.join(MIXED)}")
     if scheduler is not None and scheduler not in (known := get_args(Scheduler)):
         raise wrong("--scheduler", f'"{scheduler}"', "not a scheduler", ", ".join(known))
+
+
+def _check_effect(rw: str, fsync: int, numjobs: int, iodepth: int) -> None:
+    """Refuse flushes of a load without writes, and more requests than a model is run with."""
+    if fsync and rw in ("read", "randread"):
+        raise wrong("--fsync", str(fsync), f"--rw {rw} writes nothing", "with a load that writes")
+    if numjobs * iodepth > MOST_IODEPTH:
+        requests = f"{numjobs} jobs with {iodepth}"
+        problem = "too many requests in flight"
+        raise wrong("--numjobs", requests, problem, f"at most {MOST_IODEPTH} together")
 
 
 def _show_runs(name: str, iodepths: list[int], runs: list[DriveRun]) -> None:

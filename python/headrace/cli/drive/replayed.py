@@ -20,6 +20,7 @@ from headrace.cli.drive.options import (
     Raid,
     array_of,
     drive_of,
+    wrong,
 )
 from headrace.errors import FileProblem, StudyError
 
@@ -44,8 +45,9 @@ def replay(
         ),
     ] = False,
     iodepth: Annotated[
-        int, typer.Option(min=1, max=MOST_IODEPTH, help="closed: requests in flight")
-    ] = 1,
+        int | None,
+        typer.Option(min=1, max=MOST_IODEPTH, help="closed: requests in flight; 1 when not given"),
+    ] = None,
     seed: Annotated[
         int,
         typer.Option(min=0, max=MOST_INTEGER, help="selects the angle of the platter at the start"),
@@ -59,11 +61,14 @@ def replay(
     from headrace.drives import read_trace, replay_trace
 
     check_output(output, "--out")
+    if iodepth is not None and not closed:
+        problem = "in an open loop requests arrive at their times"
+        raise wrong("--iodepth", str(iodepth), problem, "with --closed")
     found = drive_of(drive)
     array = array_of(raid, drives, chunk)
     requests = read_trace(trace)
     response_ns = replay_trace(
-        found, requests, iodepth=iodepth if closed else 0, seed=seed, raid=array
+        found, requests, iodepth=(iodepth or 1) if closed else 0, seed=seed, raid=array
     )
     try:
         requests.write(output, response_ns)

@@ -10,7 +10,16 @@ import typer
 
 from headrace.cli._console import err, out
 from headrace.cli._output_files import check_output
-from headrace.cli.drive.options import Chunk, Drive, Drives, Json, Raid, array_of, drive_of
+from headrace.cli.drive.options import (
+    Chunk,
+    Drive,
+    Drives,
+    Json,
+    Raid,
+    array_of,
+    drive_of,
+    wrong,
+)
 from headrace.errors import FileProblem, StudyError
 
 if TYPE_CHECKING:
@@ -29,8 +38,11 @@ def validate(
         list[Path], typer.Argument(help="traces of the real drive, with completions")
     ],
     angles: Annotated[
-        int, typer.Option(min=1, help="replays, each from another angle of the platter")
-    ] = 5,
+        int | None,
+        typer.Option(
+            min=1, help="replays, each from another angle of the platter; 5 when not given"
+        ),
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option("--plot", help="both distributions as .png, .svg or .pdf")
     ] = None,
@@ -51,8 +63,11 @@ def validate(
     if plot is not None:
         check_output(plot, "--plot")
     found = drive_of(drive)
+    if angles is not None and found.table["kind"] != "hdd":
+        raise wrong("--angles", str(angles), f"{found.name} has no platter", "for a hard disk")
     array = array_of(raid, drives, chunk)
-    made = validate_drive(found, [read_trace(trace) for trace in traces], angles=angles, raid=array)
+    measured = [read_trace(trace) for trace in traces]
+    made = validate_drive(found, measured, angles=angles or 5, raid=array)
     if plot is not None:
         try:
             save_distributions(made, plot)
