@@ -120,10 +120,16 @@ class LiveMeters:
         return found
 
     def present(self) -> list[ChannelPower]:
-        """Return the power of each channel that has been read lately."""
+        """Return the power of each channel that was read lately, in the order of the meters."""
         self.new()
         now_s = time.monotonic()
-        return [each for each in self._latest.values() if now_s - each.time_s <= _lately_s(each)]
+        found: list[ChannelPower] = []
+        for name in self.meters:
+            for channel in self._sampler.readings(name)[0]:
+                latest = self._latest.get((name, channel.name))
+                if latest is not None and now_s - latest.time_s <= _lately_s(latest):
+                    found.append(latest)
+        return found
 
     def new(self) -> list[ChannelPower]:
         """Return the power at each reading since the last call, in the order of time; at first,
