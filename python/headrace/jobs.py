@@ -100,10 +100,14 @@ class JobInput:
     It is empty when the trial begins and removed after it.
     """
 
+    packet_url: str | None = None
+    """One of the files of its packets, where these have URLs."""
+
     @property
     def schemes(self) -> frozenset[str]:
-        """Schemes of the URLs of its files, and of those that it may write; paths have none."""
-        places = self.files if self.url is None else (*self.files, self.url)
+        """Schemes of the URLs of its files and packets, and of those that it may write; paths have
+        none."""
+        places = (*self.files, *(each for each in (self.url, self.packet_url) if each is not None))
         urls = (urlsplit(place) for place in places if "://" in place)
         return frozenset(url.scheme for url in urls if url.scheme)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -13,9 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
+import headrace
 from headrace.errors import HeadraceError, MissingError
 from headrace.system.children import (
     Child,
@@ -23,6 +26,8 @@ from headrace.system.children import (
     ChildKilledError,
     ChildOutOfMemoryError,
 )
+from headrace.system.journal import pending_journals, undo
+from headrace.system.waiting import wait_until
 from headrace.workloads import JobInput, JobOutput
 from headrace.workloads.command import PLACEHOLDERS, Command, CommandOptions
 
@@ -331,3 +336,92 @@ children.run(["sh", "-c", "echo $$ > {tmp_path}/pid; exec sleep 300"],
 def test_the_page_of_the_workload_names_every_placeholder() -> None:
     page = (Path(__file__).parents[2] / "docs" / "command.md").read_text()
     assert re.findall(r"^\| `\{(\w+)\}` \|", page, re.MULTILINE) == list(PLACEHOLDERS)
+
+
+STUDY = """
+headrace = 1
+[target.here]
+kind = "path"
+path = "here"
+create = true
+[workload.mine]
+kind = "command"
+command = ["sh", "-c", '''COMMAND''']
+EXTRA
+[run]
+cache = "as-is"
+shortest = 0
+timeout = "1.5 s"
+[plan]
+repeats = { min = 1 }
+"""
+
+
+def trial_of(tmp_path: Path, shell: str, extra: str = "") -> dict[str, Any]:
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY.replace("COMMAND", shell).replace("EXTRA", extra))
+    results = headrace.load_study(study).run(tmp_path / "results")
+    (file,) = results.glob("trials/*/trial.json")
+    return json.loads(file.read_text())
+
+
+def test_what_left_the_group_of_a_job_ends_with_it_when_its_time_is_over(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    trial = trial_of(tmp_path, f"setsid sh -c 'echo $$ > {told}; sleep 600' & sleep 601")
+    assert trial["status"] == "failed" and "did not end within" in trial["cause"]
+    pid = int(told.read_text())
+    try:
+        assert wait_until(lambda: not is_running(pid), 5, 0.05)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+
+
+def test_nothing_of_a_job_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
+    told = [tmp_path / "child", tmp_path / "session"]
+    child, session = (f"sh -c 'echo $$ > {file}; sleep 600'" for file in told)
+    study = tmp_path / "study.toml"
+    text = STUDY.replace("COMMAND", f"{child} & setsid {session} & wait").replace("EXTRA", "")
+    study.write_text(text.replace("1.5 s", "600 s"))
+    program = "import headrace; headrace.load_study('study.toml').run('results')"
+    journal = tmp_path / "journal"
+    environment = {**os.environ, "HEADRACE_JOURNAL_DIR": str(journal)}
+    running = subprocess.Popen([PYTHON, "-c", program], cwd=tmp_path, env=environment)
+    try:
+        assert wait_until(
+            lambda: all(each.exists() and each.read_text() for each in told), 60, 0.05
+        )
+    finally:
+        running.kill()
+        running.wait()
+    pids = [int(file.read_text()) for file in told]
+    try:
+        assert wait_until(lambda: not any(map(is_running, pids)), 5, 0.05)
+    finally:
+        for pid in filter(is_running, pids):
+            os.kill(pid, signal.SIGKILL)
+        for pending in pending_journals(journal):
+            undo(pending.file)
+
+
+def is_running(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return stat.read_text().rpartition(")")[2].split()[0] not in "ZX"
+    return False
+
+
+def test_a_job_that_a_nameless_signal_ended_has_it_as_its_cause(tmp_path: Path) -> None:
+    trial = trial_of(tmp_path, "kill -35 $PPID; sleep 600")
+    assert trial["cause"] == "killed by signal 35"
+
+
+def test_a_file_whose_name_is_not_utf_8_is_read_and_recorded(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    Path(os.fsdecode(bytes(tmp_path / "here") + b"/x\xfe.dat")).write_text("x")
+    trial = trial_of(
+        tmp_path, 'cat "$INPUT"', 'files = "*.dat"\nenvironment = { INPUT = "{file}" }'
+    )
+    assert trial["status"] == "done", trial["cause"]
+    (jobs,) = (tmp_path / "results").glob("trials/*/jobs.parquet")
+    assert pq.read_table(jobs)["file"][0].as_py().endswith(r"/x\udcfe.dat")

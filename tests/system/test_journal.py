@@ -6,6 +6,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import resource
 import select
 import socket
 import subprocess
@@ -366,3 +367,23 @@ def test_a_socket_is_removed_once_nobody_listens_on_it(
         assert kept.exists()
     assert journal.undo(entry).done
     assert not kept.exists()
+
+
+def test_a_step_that_a_full_disk_cuts_short_is_refused_and_leaves_no_part(tmp_path: Path) -> None:
+    place = tmp_path / "journal"
+    journal = Journal.open("full", place)
+    journal.begin("remove_directory", path=str(tmp_path / "first"))
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    size = journal.file.stat().st_size
+    # A write beyond this takes its first 20 bytes, as on a disk that gets full.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, usual[1]))
+    try:
+        with pytest.raises(HeadraceError, match="cannot be written"):
+            journal.begin("remove_directory", path=str(tmp_path / "second"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert journal.file.stat().st_size == size
+    journal.begin("remove_directory", path=str(tmp_path / "third"))
+    lines = [json.loads(line) for line in journal.file.read_text().splitlines()]
+    assert [line.get("begin") for line in lines] == [None, 1, 2]
+    journal.close()

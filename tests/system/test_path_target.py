@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,9 +12,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+import headrace
 from headrace.errors import HeadraceError
 from headrace.system import block_queue
 from headrace.system.mounts import mount
+from headrace.system.owned import OURS
 from headrace.targets import TargetContext
 from headrace.targets.block import BlockOptions, BlockTarget
 from headrace.targets.path import PathOptions, PathTarget
@@ -124,6 +127,7 @@ AS_NOBODY = """
 import os, sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+import headrace
 from headrace.errors import HeadraceError
 from headrace.system.journal import Journal
 from headrace.system.owned import work_directory
@@ -188,3 +192,22 @@ def test_striping_where_there_is_none(context: TargetContext, tmp_path: Path) ->
         target(place, stripe_count=2).prepare(context)
     assert list(place.iterdir()) == []
     assert context.journal.open_entries == before
+
+
+def test_a_link_in_place_of_our_folder_leads_to_no_harm(tmp_path: Path) -> None:
+    """In a folder that several users may write to, another can have put it there."""
+    shared, others = tmp_path / "shared", tmp_path / "others"
+    shared.mkdir()
+    (others / "scratch").mkdir(parents=True)
+    (others / "scratch" / "precious").write_text("x")
+    (shared / OURS).symlink_to(others)
+    study = tmp_path / "study.toml"
+    study.write_text(
+        'headrace = 1\n[target.shared]\nkind = "path"\npath = "shared"\n'
+        '[workload.mine]\nkind = "command"\ncommand = ["true"]\n'
+        "[plan]\nrepeats = { min = 1 }\n"
+    )
+    results = headrace.load_study(study).run(tmp_path / "results")
+    (file,) = results.glob("trials/*/trial.json")
+    assert "is a link" in json.loads(file.read_text())["cause"]
+    assert [path.name for path in others.rglob("*")] == ["scratch", "precious"]

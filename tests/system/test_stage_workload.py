@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 import headrace
 from headrace.errors import HeadraceError, StudyError
+from headrace.user import user_name
 from headrace.workloads.staging.cache import NodeCache, Taken
 from headrace.workloads.staging.copying import copy
 
@@ -94,6 +96,31 @@ def test_a_cache_of_its_own_filesystem_is_gone_afterwards(tmp_path: Path) -> Non
         assert list(place.iterdir()) == []
     finally:
         place.rmdir()
+
+
+def test_what_killed_jobs_left_in_a_cache_is_no_hit(tmp_path: Path) -> None:
+    place = Path("/dev/shm") / f"headrace-test-{os.getpid()}"
+    place.mkdir()
+    try:
+        run(tmp_path, "")  # the input is on its source
+        shutil.rmtree(tmp_path / "results")
+        left = NodeCache(place / f".headrace-pcache-{user_name()}" / "pcache", 1 << 30)
+        for source in sorted((tmp_path / "se").rglob("*.root")):
+            name = str(source)
+            lease = left.take(
+                name,
+                source.stat().st_size,
+                tmp_path / source.name,
+                lambda to, name=name: copy(name, to, verify=False),
+            ).lease
+            if lease is not None:
+                os.close(lease)
+        results = run(tmp_path, f'pcache = "1 GB"\ncache_directory = "{place}"')
+        stage = results["stage"]
+        assert isinstance(stage, dict) and stage["hits"] == 5
+        assert list(place.iterdir()) == []
+    finally:
+        shutil.rmtree(place)
 
 
 def test_a_source_that_is_nowhere_is_named(tmp_path: Path) -> None:

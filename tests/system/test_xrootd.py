@@ -379,3 +379,29 @@ def jobs_of(results: Path) -> list[dict[str, Any]]:
         for file in sorted(results.glob("trials/*/jobs.parquet"))
         for job in pq.read_table(file).to_pylist()
     ]
+
+
+PACKETS = """
+headrace = 1
+[target.se]
+kind = "xrootd"
+[workload.scan]
+kind = "scan"
+data = { events = 20_000, files = 4 }
+[run]
+feed = "packets"
+shortest = 0
+[plan]
+repeats = { min = 1 }
+"""
+
+
+def test_workers_fed_by_packets_have_their_client_before_the_release(tmp_path: Path) -> None:
+    """Their cold trial neither measures its import nor counts the pages of its libraries."""
+    study = tmp_path / "study.toml"
+    study.write_text(PACKETS)
+    results = headrace.load_study(study).run(tmp_path / "results")
+    (file,) = results.glob("trials/*/trial.json")
+    trial = json.loads(file.read_text())
+    assert trial["status"] == "done", trial["cause"]
+    assert trial["sums"]["bytes_served"] < trial["sums"]["bytes_asked"] + 1_000_000

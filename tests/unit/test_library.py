@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -104,3 +105,13 @@ def test_an_error_says_what_is_wrong_and_where(tmp_path: Path) -> None:
     assert first.startswith(f"{tmp_path}/study.toml:10: workload.read.data.fils: ")
     assert 'did you mean "files"' in first
     assert second.startswith(f"{tmp_path}/study.toml:14: plan.repeats.mni: ")
+
+
+def test_a_study_from_a_pipe_is_kept_as_it_was_read() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, STUDY.encode())
+    os.close(writer)
+    try:
+        assert headrace.load_study(f"/dev/fd/{reader}").text == STUDY
+    finally:
+        os.close(reader)

@@ -3,7 +3,8 @@
 The fork server is a process with one thread. It warms the requested workload, forks a process for
 each job, and reports how each job ended, with its resource usage (wait4). It detects an exit
 through a pidfd, never through SIGCHLD, which warmed libraries may handle themselves (ROOT does).
-The fork server and its jobs die with the process that started it (PR_SET_PDEATHSIG).
+The fork server dies with the process that started it, and before that kills its jobs with all
+that they started. They die with it (PR_SET_PDEATHSIG).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import Any, NoReturn
 
 from headrace.launchers import LauncherLostError
 from headrace.launchers.channel import Channel
+from headrace.system.children import kill_family, signal_name
 from headrace.system.ending import end_without_search
 from headrace.system.own_programs import own_code
 from headrace.system.own_variables import THREAD_COUNTS, one_thread
@@ -35,9 +37,9 @@ from headrace.system.signals import dispositions_kept
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent() -> None:
-    """Make the kernel kill this process when its parent dies."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+def die_with_parent(by: signal.Signals = signal.SIGKILL) -> None:
+    """Make the kernel send this process a signal when its parent dies."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, by, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,7 @@ class ForkServer:
             how = "no longer answered"
         else:
             how = (
-                f"was killed by {signal.Signals(-code).name}"
+                f"was killed by {signal_name(-code)}"
                 if code < 0
                 else f"ended with exit code {code}"
             )
@@ -188,6 +190,15 @@ class ForkServer:
 
 
 # -- the fork server process --
+
+
+class _CallerDiedError(BaseException):
+    """The process that started this one has died. Nothing that handles errors may stop it."""
+
+
+def _caller_died(number: int, frame: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise _CallerDiedError
 
 
 class _Server:
@@ -213,10 +224,9 @@ class _Server:
                         self._answer()
                     else:
                         self._reap(key.data)
-        except (EOFError, ConnectionError):
-            for pid in self._jobs:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(pid, signal.SIGKILL)
+        except (EOFError, ConnectionError, _CallerDiedError):
+            for pid, pidfd in self._jobs.items():
+                kill_family(pid, pidfd)
 
     def _answer(self) -> None:
         message, descriptor = self._channel.receive()
@@ -306,6 +316,7 @@ def _become_job(descriptor: int, parent: int) -> NoReturn:
 
     code = 1
     try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.setsid()
         die_with_parent()
         if os.getppid() == parent:  # else the parent died before the call above
@@ -325,9 +336,11 @@ def _try_ledger() -> None:
 
 def main() -> None:
     """Run the fork server process."""
-    die_with_parent()
+    signal.signal(signal.SIGTERM, _caller_died)
+    die_with_parent(signal.SIGTERM)
     end_without_search()
-    # What every job needs is imported once, here, and not by each job after its fork.
-    importlib.import_module("headrace.launchers.job")
-    _try_ledger()
-    _Server(Channel(socket.socket(fileno=int(sys.argv[1])))).serve()
+    with contextlib.suppress(_CallerDiedError):
+        # What every job needs is imported once, here, and not by each job after its fork.
+        importlib.import_module("headrace.launchers.job")
+        _try_ledger()
+        _Server(Channel(socket.socket(fileno=int(sys.argv[1])))).serve()

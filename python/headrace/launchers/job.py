@@ -64,7 +64,7 @@ def serve(channel: Channel) -> int:
         return 1
     process = workload.measured_process
     if process is None:
-        meter = LedgerMeter(network=spec.network, threads=workload.threads)
+        meter = LedgerMeter(network=spec.network, threads=workload.threads, by_url=spec.by_url)
     else:
         meter = FamilyMeter(process, network=spec.network, threads=workload.threads)
     channel.send(("ready", offered))

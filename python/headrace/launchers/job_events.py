@@ -38,6 +38,11 @@ class JobSpec:
     at_once: bool = False
     """Whether it begins as soon as it is ready, and is not released."""
 
+    @property
+    def by_url(self) -> bool:
+        """Whether it reads its files by URL, so that no device of its node serves them."""
+        return self.network and bool(self.input.schemes)
+
 
 @dataclass(frozen=True)
 class JobExit:

@@ -10,7 +10,6 @@ import contextlib
 import os
 import select
 import selectors
-import signal
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -46,6 +45,7 @@ from headrace.probes.sampler import Sampler, Samples, Sampling
 from headrace.system import page_cache
 from headrace.system.accounting import UseSoFar, process_use
 from headrace.system.cgroups import MemoryLimit
+from headrace.system.children import kill_family
 from headrace.system.emulator import yield_to_kernel
 from headrace.system.journal import Journal
 from headrace.system.machine_facts import MachineFacts, machine_facts
@@ -356,12 +356,7 @@ class Local(Launcher):
         for job in self._own(jobs):
             if job.exit is not None:  # the process id may be another's by now
                 continue
-            if job.process >= 0:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    signal.pidfd_send_signal(job.process, signal.SIGKILL)
-            # Includes its child processes; the process group may not exist yet.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(job.pid, signal.SIGKILL)
+            kill_family(job.pid, job.process)
 
     def _own(self, jobs: Iterable[Job]) -> list[_LocalJob]:
         return [job for job in jobs if isinstance(job, _LocalJob)]

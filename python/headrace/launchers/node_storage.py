@@ -30,7 +30,13 @@ from headrace.system import devices
 from headrace.system.claims import claimed
 from headrace.system.emulator import Report
 from headrace.system.journal import Journal, JournalEntry
-from headrace.system.owned import OURS, OWNER_FILE, make_directories, work_directory
+from headrace.system.owned import (
+    OURS,
+    OWNER_FILE,
+    make_directories,
+    refuse_link,
+    work_directory,
+)
 from headrace.system.storage import free_bytes
 from headrace.system.storage_settings import StorageSettings
 from headrace.targets import EmulatedDrive, Location, Setting, Target, TargetContext
@@ -173,6 +179,7 @@ class LocalNodeStorage(NodeStorage):
     def make_scratch(self, directory: str) -> str:
         self.remove_scratch(directory)
         path = Path(directory) / OURS / "scratch"
+        refuse_link(path.parent)
         entries = self._scratch[directory] = make_directories(self._journal, path.parent)
         token = os.urandom(8).hex()
         if path.exists():  # left by a run that was killed

@@ -212,7 +212,9 @@ def load_study(
     """
     path = Path(file)
     base = path.resolve().parent
-    study, text = headrace.study.load.load_study(path, base=base), path.read_text()
+    study = headrace.study.load.load_study(path, base=base)
+    # The text that was checked: a pipe is empty by now, and a file may have changed.
+    text = path.read_text() if study.document is None else study.document.raw.decode()
     if site is not None:
         from headrace.calibration.site_file import with_site
 

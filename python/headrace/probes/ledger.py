@@ -87,7 +87,8 @@ class LedgerRow:
     children; `+read-calls` if its block I/O count was impossible (`system.accounting.possible`) and
     was replaced by the time in read calls."""
     bytes_served: int
-    """Returned by read calls or, if more (mapped files), read from devices."""
+    """Returned by read calls or, if more (mapped files), read from devices. Of jobs that read by
+    URL only by read calls: devices then serve their programs."""
     bytes_device: int
     bytes_device_written: int
     """What its processes made devices write, sooner or later. Never recorded."""
@@ -209,13 +210,20 @@ class LedgerMeter:
     """
 
     def __init__(
-        self, *, network: bool, sampled: bool | None = None, threads: int | None = None
+        self,
+        *,
+        network: bool,
+        sampled: bool | None = None,
+        threads: int | None = None,
+        by_url: bool = False,
     ) -> None:
         """`network`: jobs reach the target over a network, so that I/O waits count as network
         waits. `sampled`: waits come from samples; by default where the kernel misplaces delays.
         `threads`: among which a job shares its work; CPU time and waits are those of their mean,
-        and further threads only read ahead. None: a program of unknown threads.
+        and further threads only read ahead. None: a program of unknown threads. `by_url`: jobs
+        reach the target by URL, so that no device of this machine serves them.
         """
+        self._by_url = by_url
         self._network = network
         self._threads = threads or 1
         self._others_wait = threads is not None
@@ -292,7 +300,9 @@ class LedgerMeter:
             system_s=_between(start, now, "ru_stime") / self._threads,
             **asdict(shares),
             ledger_source=waits.source_with(complete=complete),
-            bytes_served=max(moved.read_bytes, moved.read_chars),
+            bytes_served=moved.read_chars
+            if self._by_url
+            else max(moved.read_bytes, moved.read_chars),
             bytes_device=moved.read_bytes,
             bytes_device_written=moved.write_bytes,
             peak_rss_bytes=max(peak_rss_bytes(os.getpid()), *peaks, 0),

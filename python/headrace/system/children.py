@@ -320,3 +320,36 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
+
+
+def kill_family(pid: int, process: int) -> None:
+    """Kill the leader of a process group, given its pidfd (-1: it is known to have ended), the
+    group, and its descendants in groups and sessions of their own. Does not wait.
+    """
+    below = _stopped_family(pid, process) if process >= 0 else []
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if process >= 0:
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+    # The process group may not exist yet.
+    for kill, each in ((os.killpg, pid), *((os.kill, each) for each in below)):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(each, signal.SIGKILL)
+
+
+def _stopped_family(pid: int, process: int) -> list[int]:
+    """Stop a process and its descendants, so that they start nothing; return these.
+
+    When it has ended, nothing leads to them. None of their ids can become another's meanwhile: the
+    processes that would wait for them are stopped.
+    """
+    found: dict[int, None] = {}
+    try:
+        signal.pidfd_send_signal(process, signal.SIGSTOP)
+    except (ProcessLookupError, PermissionError):
+        return []
+    while new := [each for each in descendants(pid) if each not in found]:
+        for each in new:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(each, signal.SIGSTOP)
+        found.update(dict.fromkeys(new))
+    return list(found)

@@ -98,6 +98,22 @@ def _flush_directory(directory: Path) -> None:
         os.close(handle)
 
 
+def _write_whole(handle: int, text: bytes) -> None:
+    """Append a text and sync it, or leave the file as it was and raise OSError.
+
+    A disk that gets full takes the first part of a text without an error.
+    """
+    before, left = os.fstat(handle).st_size, text
+    try:
+        while left:
+            left = left[os.write(handle, left) :]
+        os.fsync(handle)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(handle, before)
+        raise
+
+
 class Journal:
     """The journal of this run, a context manager: leaving it undoes the open entries.
 
@@ -138,8 +154,7 @@ class Journal:
             handle = os.open(
                 unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
             )
-            os.write(handle, json.dumps(header).encode() + b"\n")
-            os.fsync(handle)
+            _write_whole(handle, json.dumps(header).encode() + b"\n")
             file = place / f"{name}.jsonl"
             unfinished.rename(file)
             _flush_directory(place)
@@ -154,8 +169,7 @@ class Journal:
         if os.getpid() != self._pid:
             raise RuntimeError("a journal is written by the process that opened it alone")
         try:
-            os.write(self._handle, json.dumps(line).encode() + b"\n")
-            os.fsync(self._handle)
+            _write_whole(self._handle, json.dumps(line).encode() + b"\n")
         except OSError as error:
             raise HeadraceError(
                 f"the undo journal {self.file} cannot be written: {error.strerror}"
@@ -287,8 +301,7 @@ class Journal:
         unfinished = file.with_suffix(".new")
         handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            os.write(handle, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
-            os.fsync(handle)
+            _write_whole(handle, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
         finally:
             os.close(handle)
         unfinished.rename(file)

@@ -28,6 +28,16 @@ Several users may share a scratch directory.
 """
 
 
+def refuse_link(ours: Path) -> None:
+    """Raise RefusedError when our directory in a target's is a link: what it leads to is another's,
+    and would be removed.
+    """
+    if ours.is_symlink():
+        raise RefusedError(
+            f"{ours} is a link, not a directory of Headrace's own", hint="remove the link"
+        )
+
+
 def work_directory(journal: Journal, parent: Path | None = None) -> tuple[Path, JournalEntry]:
     """Create a private directory with a new name below `parent`.
 

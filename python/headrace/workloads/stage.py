@@ -397,14 +397,41 @@ class Stage(Replay):
             yield NodeCache(job.scratch.parent / f"{_CACHE}-{job.node}", options.pcache)
             return
         top = Path(options.cache_directory) / f".headrace-pcache-{user_name()}"
-        with contextlib.suppress(OSError):
-            top.mkdir()
-        descriptor = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = _joined(top)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
             yield NodeCache(top / _CACHE, options.pcache)
         finally:
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(top, ignore_errors=True)
             os.close(descriptor)
+
+
+def _joined(top: Path) -> int:
+    """Return a descriptor of a shared directory, made if it is missing, locked as in use.
+
+    What is in it while no job uses it was left by jobs that were killed, and is removed: it would
+    count as hits.
+    """
+    while True:
+        with contextlib.suppress(OSError):
+            top.mkdir()
+        descriptor = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_at(descriptor, top):
+                    shutil.rmtree(top / _CACHE, ignore_errors=True)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            if _is_at(descriptor, top):  # else its last user has just removed it
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    return False

@@ -233,7 +233,13 @@ class Inputs:
             node=node,
             meeting=self.meeting,
             url=None if self.url is None else f"{self.url}/{own.name}",
+            packet_url=self._packet_url(),
         )
+
+    def _packet_url(self) -> str | None:
+        """Return a file that packets are of, by its URL: its client is loaded before the jobs."""
+        urls = (file for file in self.layout.files if self.packets and "://" in file)
+        return next(urls, None)
 
     def _files(self, job: int, node: int) -> tuple[str, ...]:
         """Return the files of a job, with the paths of its node."""

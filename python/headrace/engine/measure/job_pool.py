@@ -34,6 +34,7 @@ from headrace.launchers import (
     Reported,
 )
 from headrace.records.trial_record import PacketsRecord
+from headrace.system.children import signal_name
 from headrace.system.waiting import remaining
 from headrace.workloads import JobInput, JobOutput, Packet
 
@@ -371,9 +372,9 @@ class JobPool:
         job.end = JobEnd(
             job.number,
             job.slot,
-            files[0] if files else None,
+            _printable(files[0]) if files else None,
             report.word,
-            report.cause,
+            None if report.cause is None else _printable(report.cause),
             report.start_s - base,
             report.end_s - base,
             report.output or job.so_far,
@@ -441,7 +442,7 @@ class JobPool:
                     "out-of-memory",
                     "killed by the kernel: the memory limit of the jobs was reached",
                 )
-            return "killed", f"killed by signal {signal.Signals(exit.signal).name}"
+            return "killed", f"killed by signal {signal_name(exit.signal).removeprefix('signal ')}"
         if exit.exit_code is None:
             return "failed", "ended without a report"
         return "failed", f"ended with exit code {exit.exit_code} and no report"
@@ -475,3 +476,8 @@ class JobPool:
         if left:
             pids = ", ".join(map(str, sorted(job.pid for job in left)))
             raise HeadraceError(f"jobs do not end: process {pids}")
+
+
+def _printable(text: str) -> str:
+    """Return a text that can be recorded: bytes of names that are not UTF-8 become `\\udcXX`."""
+    return text.encode(errors="backslashreplace").decode()

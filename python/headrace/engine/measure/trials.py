@@ -44,7 +44,7 @@ from headrace.records.energy import Energy
 from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
 from headrace.system.machine_use import MachineUse, combined_use
-from headrace.system.owned import OURS
+from headrace.system.owned import OURS, refuse_link
 from headrace.workloads import Workload
 
 _CACHE_PHASES = {"cold": "dropping caches", "warm": "warming the cache"}
@@ -140,6 +140,7 @@ class _TrialRun:
                 return self._make_scratch_elsewhere()
             roots = [directory / OURS / "scratch" for directory in location.node_directories]
         for root in roots:
+            refuse_link(root.parent)
             self.teardown.later("removing scratch files", lambda root=root: _remove_ours(root))
             _remove(root)
             root.mkdir(parents=True)

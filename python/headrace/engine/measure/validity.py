@@ -260,19 +260,23 @@ def too_short(run: RunOptions, last_done_s: float) -> list[Reason]:
     ]
 
 
-def steady(run: RunOptions, jobs: Sequence[JobEnd], last_done_s: float) -> list[Reason]:
-    """Return a reason for sustained load whose two halves differ too much."""
-    if run.load != "sustained" or last_done_s <= 0:
+def steady(run: RunOptions, jobs: Sequence[JobEnd], stonewall_s: float) -> list[Reason]:
+    """Return a reason for sustained load whose two halves differ too much.
+
+    They are those of the time until the first slot had nothing more to do, in which rates are
+    counted: after it, fewer and fewer slots are busy.
+    """
+    if run.load != "sustained" or stonewall_s <= 0:
         return []
     halves = [0.0, 0.0]
-    middle = last_done_s / 2
+    middle_s = stonewall_s / 2
     for job in jobs:
         if job.output is None or not job.output.events:
             continue
-        span = max(job.end_s - job.start_s, 1e-9)
-        early = min(max(middle - job.start_s, 0.0), span) / span
-        halves[0] += job.output.events * early
-        halves[1] += job.output.events * (1 - early)
+        span_s = max(job.end_s - job.start_s, 1e-9)
+        for half, (begin_s, end_s) in enumerate(((0.0, middle_s), (middle_s, stonewall_s))):
+            within_s = min(job.end_s, end_s) - max(job.start_s, begin_s)
+            halves[half] += job.output.events * max(0.0, within_s) / span_s
     if min(halves) <= 0 or len(jobs) < 4:
         return []
     change = halves[1] / halves[0] - 1

@@ -56,7 +56,7 @@ def verdict_on(
         reasons += validity.cold_servers(run, pool.jobs, bytes_read(outcome.server_totals))
     reasons += lost_reasons(outcome.server_facts)
     reasons += validity.too_short(run, pool.last_done_s)
-    reasons += validity.steady(run, pool.jobs, pool.last_done_s)
+    reasons += validity.steady(run, pool.jobs, pool.stonewall_s)
     reasons += validity.faults(outcome.injected)
     reasons += validity.completion_delay(with_service(outcome.emulators, values.get("block")))
     reasons += validity.probes(samples)
