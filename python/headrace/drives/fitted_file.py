@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import tomlkit
 from tomlkit import TOMLDocument
@@ -18,6 +18,7 @@ from headrace.catalog import CatalogEntry
 from headrace.drives.fitting import Fit
 from headrace.drives.observed_traces import is_trace
 from headrace.errors import FileProblem, StudyError
+from headrace.scenario import Table
 
 DIGITS, ALL_DIGITS = 6, 17
 """Digits of fitted values: few, and all where rounding would make a value that cannot be true
@@ -57,11 +58,12 @@ def _document(
         if not parameter.determined:
             continue
         *tables, last = parameter.name.split(".")
-        table = document
+        table, fitted = document, fit.table
         for each in tables:
-            table = table[each]
+            table = table.setdefault(each, tomlkit.inline_table())
+            fitted = cast("Table", fitted[each])
         value = float(f"{parameter.value:.{digits}g}")
-        table[last] = int(value) if isinstance(table.get(last), int) else value
+        table[last] = int(value) if isinstance(table.get(last, fitted[last]), int) else value
         source[parameter.name] = f"fitted to {what} (standard error {parameter.error:.2g})"
     stated = fit.table.get("buffer")
     if isinstance(stated, dict) and "write_cache_bytes" in stated:

@@ -125,7 +125,25 @@ FREE: dict[str, tuple[Parameter, ...]] = {
     ),
 }
 """Parameters that data sheets do not give, by kind of drive. Only fields in the drive's table are
-fitted."""
+fitted, and those of `UNSTATED`."""
+
+
+def _queued_reads(load: Load) -> bool:
+    return load.rw == "randread" and load.iodepth * load.numjobs > 1
+
+
+def _random_writes(load: Load) -> bool:
+    return load.rw == "randwrite"
+
+
+UNSTATED: dict[str, tuple[tuple[tuple[str, str], float, Callable[[Load], bool]], ...]] = {
+    "hdd": (
+        (("queue", "reordering"), 0.3, _queued_reads),
+        (("buffer", "write_cache_extents"), 64, _random_writes),
+    ),
+}
+"""Fields that are fitted without being in the table, by kind of drive: the model's default, and the
+loads that tell them. What other fields could tell of these loads is little."""
 
 
 def _sequential(load: Load) -> bool:
@@ -149,8 +167,13 @@ STAGES: dict[str, tuple[tuple[str, Callable[[Load], bool], tuple[str, ...]], ...
         ),
         (
             "reordering, from random reads in a queue",
-            lambda load: load.rw == "randread" and load.iodepth * load.numjobs > 1,
+            _queued_reads,
             ("queue.reordering", "queue.commit_ms"),
+        ),
+        (
+            "write cache, from random writes",
+            _random_writes,
+            ("buffer.write_cache_extents", "write_settle_ms"),
         ),
     ),
 }
@@ -248,10 +271,9 @@ def fit_drive(
     """
     observed, owner = _evidence(entry, files, runtime_s, replay or TraceReplay())
     kind = str(entry.table["kind"])
+    stated = _with_unstated(entry.table, observed)
     free = [
-        each
-        for each in FREE.get(kind, ())
-        if isinstance(_get(entry.table, each.path), (int, float))
+        each for each in FREE.get(kind, ()) if isinstance(_get(stated, each.path), (int, float))
     ]
     if not free:
         raise StudyError(
@@ -260,10 +282,10 @@ def fit_drive(
     say = progress or _silent
     files_of = ", ".join(dict.fromkeys(owner))
     say(f"fitting {entry.name} to {files_of}: {len(free)} free parameters")
-    table, parameters = _fit(entry.table, free, observed, say)
+    table, parameters = _fit(stated, free, observed, say)
     before = [_model(entry.table, job) for job in observed]
     after = [_model(table, job) for job in observed]
-    crossed = _cross(entry.table, free, observed, owner, say)
+    crossed = _cross(stated, free, observed, owner, say)
     residuals = [
         Residual(
             job.name,
@@ -300,6 +322,16 @@ def _evidence(
             observed += [_shrunk(_on(job, replay.raid), capacity) for job in jobs]
         owner += [file.name] * (len(observed) - len(owner))
     return observed, owner
+
+
+def _with_unstated(table: Table, observed: Sequence[Evidence]) -> Table:
+    """Return the table with the defaults of fields that the results tell and it does not have."""
+    found = copy.deepcopy(table)
+    loads = [job.load for job in observed if isinstance(job, Observed)]
+    for path, default, told_by in UNSTATED.get(str(table["kind"]), ()):
+        if _get(table, path) is None and any(map(told_by, loads)):
+            cast("dict[str, Any]", found).setdefault(path[0], {})[path[1]] = default
+    return found
 
 
 def _on(job: Observed, raid: Table | None) -> Observed:
