@@ -16,10 +16,10 @@ import pytest
 from headrace.catalog import CatalogEntry, entry
 from headrace.catalog.write_cache import with_write_cache
 from headrace.drives import Fit, Load, fit_drive, read_trace, replay_trace, run_drive
-from headrace.drives.fio import Observed, read_fio_results
+from headrace.drives.fio import read_fio_results
 from headrace.drives.fitted_file import write_fitted
 from headrace.drives.fitting import Fitted, possible
-from headrace.drives.observed_traces import TraceReplay, observe_trace
+from headrace.drives.observed_traces import TraceReplay, is_trace, observe_trace
 from headrace.errors import StudyError
 from headrace.scenario import Table
 
@@ -93,63 +93,6 @@ def test_results_of_a_raid_are_those_of_one(tmp_path: Path) -> None:
     assert not any(each.determined for each in fit.parameters)
 
 
-SHEET = """
-name = "sheet"
-kind = "hdd"
-capacity_bytes = 1_000_000_000_000
-rotation_rpm = 7200
-heads = 6
-rates = {{ outer_bytes_per_s = 110e6 }}
-seek = {{ curve = "sheet", track_to_track_ms = 0.8, average_ms = {seek} }}
-link_bytes_per_s = 270e6
-{more}
-"""
-
-
-def test_what_no_data_sheet_states_is_fitted_without_being_in_the_table(tmp_path: Path) -> None:
-    """A drive of which only the sheet and IOPS are known, the writes one at a time."""
-
-    def drive(seek: float, more: str = "") -> CatalogEntry:
-        file = tmp_path / "sheet.toml"
-        file.write_text(SHEET.format(seek=seek, more=more))
-        return entry("drives", str(file))
-
-    truth = drive(9.6, "buffer.write_cache_extents = 24\nqueue.reordering = 0.6")
-    loads = [
-        {"rw": "randread", "bs": "4k", "iodepth": "1"},
-        {"rw": "randread", "bs": "4k", "iodepth": "32"},
-        {"rw": "randwrite", "bs": "4k", "iodepth": "1"},
-    ]
-    files = [as_fio(tmp_path, truth, number, load) for number, load in enumerate(loads)]
-    start = drive(8.9)
-    fit = fit_drive(start, files, runtime_s=20.0)
-    found = {each.name: each for each in fit.parameters}
-    assert fit.rms_error < 0.02
-    assert found["queue.reordering"].value == pytest.approx(0.6, abs=0.15)
-    assert found["buffer.write_cache_extents"].value == pytest.approx(24, abs=6)
-    # What it begins with are the model's own defaults.
-    sampled = [run_drive(start.table, job.load) for file in files for job in _jobs(file)]
-    stated = drive(8.9, "buffer.write_cache_extents = 64\nqueue.reordering = 0.3")
-    assert [run_drive(stated.table, job.load) for f in files for job in _jobs(f)] == sampled
-    write_fitted(drive(8.9), fit, files, tmp_path / "fitted.toml")
-    buffer = entry("drives", str(tmp_path / "fitted.toml")).table["buffer"]
-    assert isinstance(buffer["write_cache_extents"], int)
-
-
-def test_reads_alone_tell_nothing_of_the_write_cache(tmp_path: Path) -> None:
-    (tmp_path / "sheet.toml").write_text(SHEET.format(seek=8.9, more=""))
-    start = entry("drives", str(tmp_path / "sheet.toml"))
-    file = as_fio(tmp_path, start, 0, LOADS[0])
-    names = [each.name for each in fit_drive(start, [file], runtime_s=5.0).parameters]
-    assert "seek.average_ms" in names and not {"queue.reordering", "buffer.write_cache_extents"} & {
-        *names
-    }
-
-
-def _jobs(file: Path) -> list[Observed]:
-    return read_fio_results(file, 20.0)
-
-
 @pytest.mark.slow
 def test_a_fitted_drive_gives_the_results_and_those_left_out(
     tmp_path: Path, truth: CatalogEntry
@@ -185,6 +128,85 @@ def test_options_of_fio_with_two_names_are_read_by_both(
     (tmp_path / "fio.json").write_text(json.dumps({"jobs": [job]}))
     (found,) = read_fio_results(tmp_path / "fio.json", 1.0)
     assert getattr(found.load, field) == value
+
+
+def fio_job(name: str = "j", /, **changed: Any) -> dict[str, Any]:
+    options = {"rw": "randread", "bs": "4k", "iodepth": "8", "ioengine": "libaio"}
+    read = {"total_ios": 9, "iops": 50.0, "clat_ns": {"mean": 7000.0}}
+    return {
+        "jobname": name,
+        "groupid": 0,
+        "error": 0,
+        "job options": options,
+        "read": read,
+    } | changed
+
+
+def fio_text(*jobs: dict[str, Any]) -> str:
+    return json.dumps({"fio version": "fio-3.33", "jobs": jobs}, indent=2) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("read", "latency_ns"),
+    [
+        ({"clat": {"mean": 7.5}, "lat": {"mean": 9.0}}, 7500.0),
+        ({"clat_ns": {"mean": 0.0}, "lat_ns": {"mean": 9000.0}}, 9000.0),
+        ({"clat_ns": {"mean": 7500.0}, "lat_ns": {"mean": 9000.0}}, 7500.0),
+    ],
+    ids=["fio 2", "disable_clat", "fio 3"],
+)
+def test_latencies_of_fio_are_in_their_version_s_unit(
+    tmp_path: Path, read: dict[str, Any], latency_ns: float
+) -> None:
+    (tmp_path / "fio.json").write_text(
+        fio_text(fio_job(read={"total_ios": 9, "iops": 5.0, **read}))
+    )
+    (found,) = read_fio_results(tmp_path / "fio.json", 1.0)
+    assert found.values["read.latency_ns_mean"] == latency_ns
+
+
+def test_results_of_fio_between_its_messages(tmp_path: Path) -> None:
+    text = "fio: {cgroup} not mounted\n" + fio_text(fio_job()) + "\nRun status group 0:\n"
+    (tmp_path / "fio.json").write_bytes(b"\xff\n" + (text + fio_text(fio_job("k"))).encode())
+    found = read_fio_results(tmp_path / "fio.json", 1.0)
+    assert [each.name for each in found] == ["fio.json:j", "fio.json:k"]
+    assert not is_trace(tmp_path / "fio.json")
+
+
+@pytest.mark.parametrize(
+    ("options", "depth", "size"),
+    [
+        ({"iodepth": "8"}, 1, 4096),
+        ({"iodepth": "8", "ioengine": "pvsync2"}, 1, 4096),
+        ({"iodepth": "8", "ioengine": "io_uring", "bs": "8k,8k"}, 8, 8192),
+        ({"bs": "4KiB"}, 1, 4096),
+    ],
+)
+def test_defaults_and_notations_of_fio(
+    tmp_path: Path, options: dict[str, str], depth: int, size: int
+) -> None:
+    (tmp_path / "fio.json").write_text(fio_text(fio_job(**{"job options": options})))
+    (found,) = read_fio_results(tmp_path / "fio.json", 1.0)
+    assert (found.load.iodepth, found.load.bs_bytes) == (depth, size)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "said"),
+    [
+        ([fio_job(**{"job options": {}})], 'has no "job options"'),
+        ([fio_job(error=5)], "ended with error 5"),
+        ([fio_job(), fio_job("k")], 'at the same time as the job "j"'),
+        ([fio_job(**{"job options": {"bssplit": "4k/50:64k/50"}})], "not modelled: bssplit"),
+        ([fio_job(**{"job options": {"rate_iops": "100"}})], "not modelled: rate_iops"),
+        ([fio_job(**{"job options": {"bs": "4k,64k"}})], "is not one size"),
+    ],
+)
+def test_a_load_that_is_not_known_or_another_one_is_refused(
+    tmp_path: Path, jobs: list[dict[str, Any]], said: str
+) -> None:
+    (tmp_path / "fio.json").write_text(fio_text(*jobs))
+    with pytest.raises(StudyError, match=said):
+        read_fio_results(tmp_path / "fio.json", 1.0)
 
 
 def test_a_fit_stays_within_what_a_platter_can_be(tmp_path: Path, truth: CatalogEntry) -> None:

@@ -229,6 +229,75 @@ def test_ior_as_csv(tmp_path: Path) -> None:
     )
 
 
+def test_runs_of_ior_put_together_are_results_of_their_own(tmp_path: Path) -> None:
+    """A job script writes one file; only some versions print the table of all tests."""
+    rates = ({"write": [100.0]}, {"write": [300.0], "read": [400.0]}, {"read": [500.0]})
+    text = ior_output("3.3.0", rates[0]) + ior_output("4.1.0+dev", rates[1], summary=False)
+    found = read_results(written(tmp_path, text + ior_output("2.10.3", rates[2])))
+    assert [each.program for each in found] == ["IOR 3.3.0", "IOR 4.1.0+dev", "IOR 2.10.3"]
+    assert [{name: rate.mean / MIB for name, rate in each.rates.items()} for each in found] == [
+        {name: values[0] for name, values in each.items()} for each in rates
+    ]
+
+
+def test_tables_of_all_tests_alone_are_results_of_their_own(tmp_path: Path) -> None:
+    """As `grep -A` leaves them: both have the test 0."""
+    text = "".join(ior_output("3.3.0", {"write": [rate]}) for rate in (100.0, 300.0))
+    text = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("IOR-"))
+    found = read_results(written(tmp_path, text))
+    assert [each.rates["write"].mean / MIB for each in found] == [100, 300]
+
+
+def test_a_run_of_ior_without_a_rate_among_others_is_told(tmp_path: Path) -> None:
+    text = "IOR-4.0.0: MPI Coordinated Test of Parallel I/O\n" + ior_output(
+        "3.3.0", {"read": [9.0]}
+    )
+    found = read_one(tmp_path, text)
+    assert (found.rates["read"].mean, found.whole) == (9 * MIB, False)
+
+
+@pytest.mark.parametrize("ior_first", [True, False])
+def test_both_programs_in_one_file_are_read(tmp_path: Path, ior_first: bool) -> None:
+    texts = [ior_output("3.3.0", {"write": [100.0]}), mdtest_output("4.0.0", {"File stat": [5.0]})]
+    found = read_results(written(tmp_path, "".join(texts if ior_first else texts[::-1])))
+    assert {each.program: list(each.rates) for each in found} == {
+        "mdtest 4.0.0": ["file_stat"],
+        "IOR 3.3.0": ["write"],
+    }
+
+
+@pytest.mark.parametrize("tag", ["[1,0]<stdout>:", "[prterun-n1-7@1,0]<stdout>: ", "[0] ", " 0: "])
+def test_what_launchers_put_before_each_line_is_passed_over(tmp_path: Path, tag: str) -> None:
+    """mpirun --tag-output, mpiexec -prepend-rank, srun --label."""
+    for text in (
+        mdtest_output("1.9.3", {"File stat": [5.0]}),
+        ior_output("3.3.0", {"read": [5.0]}),
+        json.dumps(json.loads(ior_json()), indent=2),
+    ):
+        tagged = "".join(f"{tag}{line}\n" for line in text.splitlines())
+        assert read_one(tmp_path, tagged) == read_one(tmp_path, text)
+
+
+def test_json_of_ior_between_other_lines(tmp_path: Path) -> None:
+    text = json.dumps(json.loads(ior_json()), indent=2)
+    lines = f"{{n1}} WARNING: no device\n{text}\nsrun: done\n"
+    assert read_one(tmp_path, lines) == read_one(tmp_path, text)
+    assert len(read_results(written(tmp_path, lines + lines))) == 2
+    (found,) = read_results(written(tmp_path, lines + text[:200]))
+    assert not found.whole
+
+
+def test_tables_of_csv_are_results_of_their_own(tmp_path: Path) -> None:
+    header = "access,bw(MiB/s),IOPS,numTasks,iter\n"
+    rows = "write,10,1,4,0\nread,20,1,4,0\nwrite,30,1,4,1\nread,40,1,4,1\n"
+    found = read_results(written(tmp_path, header + rows + "write,90,1,8,0\n" + header + rows))
+    assert [(each.clients, each.rates["write"].mean / MIB) for each in found] == [
+        (4, 20.0),
+        (8, 90.0),
+        (4, 20.0),
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -15,7 +15,7 @@ import headrace
 from headrace.datasets import OwnFiles
 from headrace.datasets.own_check import described
 from headrace.datasets.own_files import copy_names
-from headrace.datasets.trees import tree_facts
+from headrace.datasets.trees import tree_facts, tree_names
 from headrace.errors import ExitCode, HeadraceError, StudyError
 from headrace.units import format_bytes
 from own_root_files import write_empty_tree, write_user_file
@@ -242,6 +242,17 @@ def test_the_tree_of_events_is_found_and_described(tmp_path: Path) -> None:
     assert "12 baskets, 3 clusters" in text
     with pytest.raises(HeadraceError, match="no tree Nothing; it has: "):
         tree_facts(file, "Nothing")
+
+
+def test_ntuples_of_numbers_are_trees() -> None:
+    """TNtuple and TNtupleD derive from TTree; TH1F and others do not."""
+
+    class Handle:
+        def classnames(self, **_: bool) -> dict[str, str]:
+            kinds = {"a;1": "TNtuple", "DTT/b;1": "TNtupleD", "c;2": "TTree", "h;1": "TH1F"}
+            return {**kinds, "d;1": "ROOT::RNTuple", "DTT;1": "TDirectory"}
+
+    assert list(tree_names(Handle())) == ["a", "DTT/b", "c", "d"]
 
 
 def test_the_analysis_refuses_files_of_ones_own(tmp_path: Path) -> None:

@@ -270,6 +270,8 @@ def test_baskets_within_the_metadata_of_a_tree_are_read_with_it(
 ) -> None:
     file = unflushed_by_root(shared_folder)
     scan = workload_of("scan", file, variable="n", columns="*", reader=reader)
+    # A process reads the descriptions of classes that uproot does not know yet once.
+    run(scan, file, tmp_path)
     output = run(scan, file, tmp_path)
     made = scan.profile(None)
     modelled = [

@@ -320,6 +320,71 @@ def test_darshan_s_ranks_are_threads_and_mpi_io_counts_once(tmp_path: Path) -> N
     assert job.duration_ns == 1_500_000_000
 
 
+def test_maps_that_strace_cannot_see_into_are_noted(tmp_path: Path) -> None:
+    """uproot, numpy and many readers map their files; libraries are mapped by every program."""
+    text = ""
+    for at, path in enumerate(("/data/a.root", "/usr/lib/libc.so.6")):
+        text += f'1763770000.0{at}1 openat(AT_FDCWD, "{path}", O_RDONLY) = 3 <0.000010>\n'
+        text += (
+            f"1763770000.0{at}2 mmap(NULL, 4096, PROT_READ, MAP_SHARED, 3<{path}>, 0) = 0x7f00\n"
+        )
+    text += (
+        "1763770000.030 mmap(NULL, 4096, PROT_READ, MAP_PRIVATE|MAP_ANONYMOUS, -1, 0) = 0x7f10\n"
+    )
+    notes = imported(tmp_path, text).notes
+    assert any(note.startswith("1 maps of files (mmap)") for note in notes)
+
+
+def test_paths_relative_to_a_directory_that_strace_saw_opened(tmp_path: Path) -> None:
+    """As rsync, tar and Python's walks open files."""
+    lines = (
+        'openat(AT_FDCWD, "/data/in", O_RDONLY|O_DIRECTORY) = 4',
+        'openat(4, "a.root", O_RDONLY) = 5',
+        'read(5, "x"..., 100) = 100',
+        "close(4) = 0",
+        'openat(AT_FDCWD, "b.root", O_RDONLY) = 4',
+        'openat(4, "c.root", O_RDONLY) = 6',
+    )
+    text = "".join(f"1763770000.0{at:02} {line}\n" for at, line in enumerate(lines))
+    job = imported(tmp_path, text)
+    assert [each.path for each in job.files] == ["/data/in/a.root", "/b.root", "/c.root"]
+
+
+def test_a_child_shares_the_position_in_a_file_of_its_parent(tmp_path: Path) -> None:
+    """fork(2): the descriptors of both are of one open file description."""
+    lines = (
+        '1 {} openat(AT_FDCWD, "/data/a", O_RDONLY) = 3',
+        "1 {} clone(child_stack=NULL, flags=SIGCHLD) = 2",
+        '2 {} read(3, "x"..., 500) = 500',
+        '1 {} read(3, "x"..., 500) = 300',
+    )
+    text = "".join(line.format(f"1763770000.0{at}") + "\n" for at, line in enumerate(lines))
+    job = imported(tmp_path, text)
+    assert [move[2:] for move in moves(job)] == [(0, 500), (500, 300)]
+    assert job.files[0].bytes == 800
+
+
+def test_a_file_that_darshan_saw_read_before_it_was_written_was_there(tmp_path: Path) -> None:
+    """The listing has all writes of a file before its reads, whenever they were. A read of no bytes
+    finds a new file's end."""
+    lines = "# DXT, file_id: 7, file_name: /scratch/log\n"
+    lines += " X_POSIX       0  write        0               0       1000      1.0000      1.1000\n"
+    lines += " X_POSIX       0   read        0               0          0      0.5000      0.5000\n"
+    job = imported(tmp_path, DARSHAN.replace("0.0029      0.0032", "0.9000      0.9100") + lines)
+    assert [(each.path, each.bytes, each.created) for each in job.files] == [
+        ("/scratch/a file", 263144, False),
+        ("/scratch/log", 0, True),
+    ]
+
+
+def test_threads_that_darshan_names_are_threads(tmp_path: Path) -> None:
+    lines = "# DXT, file_id: 7, file_name: /scratch/b\n# DXT, number of threads: 2\n"
+    for thread in ("140002", "140001", "N/A"):
+        lines += f" X_POSIX 3 write 0 0 10 1.0000 2.0000 {thread} [  3] [  4]\n"
+    job = imported(tmp_path, DARSHAN + lines)
+    assert (job.processes, job.steps.thread.tolist()) == (3, [0, 1, 2, 3, 4])
+
+
 def test_xrootd_s_vectors_are_reads_and_failures_left_out(tmp_path: Path) -> None:
     job = imported(tmp_path, XROOTD)
     assert [move[2:] for move in moves(job)] == [(100, 50), (0, 10), (5000, 20)]

@@ -40,6 +40,10 @@ MARKS: dict[bytes, Codec] = {
 """ROOT's mark of a compressed block."""
 
 
+_TTREES = ("TTree", "TNtuple", "TNtupleD")
+"""TTree, and ROOT's classes of it for numbers alone (`TNtuple::Fill(x, y, …)`)."""
+
+
 @dataclass(frozen=True)
 class Column:
     """A branch of a TTree with baskets of its own, or a top-level field of an RNTuple."""
@@ -123,7 +127,7 @@ def tree_names(handle: Any) -> dict[str, str]:
     names: dict[str, tuple[int, str]] = {}
     for key, kind in handle.classnames(recursive=True, cycle=True).items():
         name, _, cycle = str(key).rpartition(";")
-        if (kind == "TTree" or str(kind).endswith("RNTuple")) and int(cycle) > names.get(
+        if (kind in _TTREES or str(kind).endswith("RNTuple")) and int(cycle) > names.get(
             name, (0, "")
         )[0]:
             names[name] = (int(cycle), str(kind))

@@ -25,8 +25,8 @@ _TIMES_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "ms": 1e-3,
 
 
 def parse_fio_bytes(text: str) -> int:
-    """Parse `4k` (4096), `1g`, `65536`. Raises ValueError."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)b?\s*", text.lower())
+    """Parse `4k` and `4KiB` (4096), `1g`, `65536`. Raises ValueError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:(?<=[kmgtp])i)?b?\s*", text.lower())
     if match is None:
         raise ValueError(f'"{text}" is no size; write it as fio does: 4k, 64k, 1m, 2g')
     size = float(match.group(1)) * 1024 ** _POWERS[match.group(2)]
@@ -93,13 +93,14 @@ class Observed:
 
 def read_fio_results(file: Path, runtime_s: float) -> list[Observed]:
     """Return every job of fio's `--output-format=json`. `runtime_s` is the model's run time for
-    each.
+    each. Messages of fio before, between and after its JSON are passed over.
 
     Raises StudyError if it is no fio result, or if a job's options are not those of a plain load.
     """
     try:
-        text = file.read_text()
-        found = msgspec.convert(json.loads(text[text.index("{") :]), _Result)
+        found = [
+            msgspec.convert(each, _Result) for each in _documents(file.read_text(errors="replace"))
+        ]
     except OSError as error:
         raise StudyError(
             [FileProblem(file, 0, "", "", f"cannot be read: {error.strerror}")]
@@ -112,9 +113,41 @@ def read_fio_results(file: Path, runtime_s: float) -> list[Observed]:
         )
         problem = "is no result of fio --output-format=json"
         raise StudyError([FileProblem(file, 0, place[1] if place else "", "", problem)]) from None
-    if not found.jobs:
+    if not all(each.jobs for each in found):
         raise StudyError([FileProblem(file, 0, "jobs", "", "holds no jobs", "at least one job")])
-    return [_observed(file, job, {**found.common, **job.options}, runtime_s) for job in found.jobs]
+    for each in found:
+        _check_alone(file, each)
+    return [
+        _observed(file, job, {**each.common, **job.options}, runtime_s)
+        for each in found
+        for job in each.jobs
+    ]
+
+
+def _documents(text: str) -> list[object]:
+    """Return the JSON objects in the output of one or several runs. Raises ValueError."""
+    decoder = json.JSONDecoder()
+    documents: list[object] = []
+    failures: list[ValueError] = []
+    at = 0
+    while len(failures) < _MOST_FAILURES and (begin := _OBJECT.search(text, at)):
+        try:
+            content, at = decoder.raw_decode(text, begin.start())
+            documents.append(content)
+        except ValueError as error:
+            failures.append(error)
+            at = begin.end()
+            # fio prints the brace alone; one with text behind it is part of a message.
+            if text[at : at + 1] in ("", "\r", "\n"):
+                raise
+    if not documents:
+        raise failures[0] if failures else ValueError("no JSON")
+    return documents
+
+
+_OBJECT = re.compile(r"(?:(?<=\n)|(?<=\ufeff)|\A)\{")
+_MOST_FAILURES = 100
+"""Lines that begin with a brace and are no JSON, after which no more are tried."""
 
 
 class _Mean(msgspec.Struct):
@@ -126,10 +159,22 @@ class _Direction(msgspec.Struct):
     iops: float = 0.0
     clat_ns: _Mean | None = None
     lat_ns: _Mean | None = None
+    clat_us: _Mean | None = msgspec.field(default=None, name="clat")
+    """Until version 2, in microseconds."""
+    lat_us: _Mean | None = msgspec.field(default=None, name="lat")
+
+    @property
+    def latency_ns(self) -> float:
+        """The mean latency; 0 if it was not measured (`disable_clat`)."""
+        seen = [each.mean for each in (self.clat_ns, self.lat_ns) if each]
+        seen += [each.mean * 1000 for each in (self.clat_us, self.lat_us) if each]
+        return next((mean for mean in seen if 0 < mean < math.inf), 0.0)
 
 
 class _Job(msgspec.Struct, rename={"options": "job options"}):
     jobname: str = "?"
+    groupid: int | None = None
+    error: int = 0
     options: dict[str, str] = {}
     read: _Direction = msgspec.field(default_factory=_Direction)
     write: _Direction = msgspec.field(default_factory=_Direction)
@@ -167,8 +212,71 @@ def _bytes(options: dict[str, str], name: str) -> int | None:
     return None if text is None or "%" in text else parse_fio_bytes(text)
 
 
+_SYNCHRONOUS = ("sync", "psync", "vsync", "pvsync", "pvsync2", "mmap")
+"""I/O engines that ignore `iodepth`. psync is fio's default."""
+_NOT_MODELLED = (
+    "bssplit",
+    "bsrange",
+    "blocksize_range",
+    "rate",
+    "rate_iops",
+    "rate_min",
+    "thinktime",
+)
+"""Options with which a load is another one than `Load` describes."""
+_APART = ("startdelay", "wait_for")
+"""Options that let a job of a group begin later than the others."""
+
+
+def _check_alone(file: Path, result: _Result) -> None:
+    """Refuse jobs that ran at the same time: the drive served their sum. Raises StudyError."""
+    names: dict[int, str] = {}
+    for job in result.jobs:
+        if job.groupid is None or any(each in job.options for each in _APART):
+            continue
+        other = names.setdefault(job.groupid, job.jobname)
+        if other != job.jobname:
+            raise StudyError(
+                [
+                    FileProblem(
+                        file,
+                        0,
+                        f"{file.name}:{job.jobname}",
+                        "",
+                        f'ran at the same time as the job "{other}"',
+                        "jobs that run one after the other: with the option stonewall",
+                    )
+                ]
+            )
+
+
+def _check_load(file: Path, name: str, job: _Job, options: dict[str, str]) -> None:
+    """Refuse a job whose load is not known, or not that of a `Load`. Raises StudyError."""
+    problem, allowed = "", ""
+    used = [each for each in _NOT_MODELLED if options.get(each, "0") not in ("0", "")]
+    if job.error:
+        problem = f"ended with error {job.error}"
+    elif not options:
+        problem = 'has no "job options": which load it was is not known'
+        allowed = "the result of a newer version of fio, which writes them"
+    elif used:
+        problem, allowed = f"this load is not modelled: {used[0]}", "a load without this option"
+    if problem:
+        raise StudyError([FileProblem(file, 0, name, "", problem, allowed)])
+
+
+def _block_bytes(options: dict[str, str]) -> int:
+    """Return the size of a request; `4k,4k` has that of reads and writes. Raises ValueError."""
+    text = options.get("bs", options.get("blocksize", "4k"))
+    sizes = {parse_fio_bytes(each) for each in text.split(",") if each.strip()}
+    if len(sizes) != 1:
+        raise ValueError(f'bs = "{text}" is not one size')
+    return sizes.pop()
+
+
 def _observed(file: Path, job: _Job, options: dict[str, str], runtime_s: float) -> Observed:
     name = f"{file.name}:{job.jobname}"
+    _check_load(file, name, job, options)
     rw = options.get("rw", options.get("readwrite", "read"))
     if rw not in RW:
         raise StudyError(
@@ -181,9 +289,9 @@ def _observed(file: Path, job: _Job, options: dict[str, str], runtime_s: float) 
     try:
         load = Load(
             rw=rw,
-            bs_bytes=parse_fio_bytes(options.get("bs", options.get("blocksize", "4k"))),
+            bs_bytes=_block_bytes(options),
             iodepth=_count(options, "iodepth", "1")
-            if options.get("ioengine", "libaio") not in ("sync", "psync")
+            if options.get("ioengine", "psync") not in _SYNCHRONOUS
             else 1,
             numjobs=_count(options, "numjobs", "1"),
             runtime_s=runtime_s,
@@ -203,9 +311,8 @@ def _observed(file: Path, job: _Job, options: dict[str, str], runtime_s: float) 
         part: _Direction = job.read if direction == "read" else job.write
         if part.total_ios > 0 and 0 < part.iops < math.inf:
             values[f"{direction}.iops"] = part.iops * share
-            seen = part.clat_ns or part.lat_ns or _Mean()
-            if 0 < seen.mean < math.inf:
-                values[f"{direction}.latency_ns_mean"] = seen.mean
+            if part.latency_ns:
+                values[f"{direction}.latency_ns_mean"] = part.latency_ns
     if not values:
         raise StudyError([FileProblem(file, 0, name, "", "holds no requests")])
     return Observed(name, load, values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +27,9 @@ RATIO_WEIGHT = 0.1
 cache, would have no weight, and tell overheads."""
 _FITTED = (np.arange(20) + 0.5) / 20
 """Quantiles that the fit compares: their root mean square distance is a short demerit."""
+
+_HEAD_BYTES = 1 << 16
+_FIO = re.compile(rb'^\{\s*"fio version"', re.MULTILINE)
 
 Values = npt.NDArray[np.float64]
 
@@ -97,7 +101,9 @@ def is_trace(file: Path) -> bool:
     if not file.is_file():
         return file.is_dir() or bool(_core.trace_files(str(file)))
     with file.open("rb") as text:
-        return not text.read(4096).lstrip().startswith(b"{")
+        # fio's warnings come before its JSON, in which its version is the first field.
+        head = text.read(_HEAD_BYTES)
+    return not (head.lstrip().startswith(b"{") or _FIO.search(head))
 
 
 def observe_trace(file: Path, entry: CatalogEntry, how: TraceReplay) -> ObservedTrace:

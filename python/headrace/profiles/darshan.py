@@ -1,7 +1,7 @@
 """Imports the output of `darshan-dxt-parser`: all POSIX reads and writes, with times.
 
-Each rank becomes a thread. DXT has no opens, stats or CPU times: time between two accesses of a
-rank counts as work.
+Each rank, or each thread of a rank where the listing names threads, becomes a thread. DXT has no
+opens, stats or CPU times: time between two accesses of a thread counts as work.
 """
 
 from __future__ import annotations
@@ -32,11 +32,15 @@ class _Listing:
 
     files: dict[str, int] = field(default_factory=dict[str, int])
     sizes: dict[int, int] = field(default_factory=dict[int, int])
-    first_writes: dict[int, bool] = field(default_factory=dict[int, bool])
+    first: dict[tuple[int, Op], int] = field(default_factory=dict[tuple[int, Op], int])
+    """File and operation -> start of the earliest access that moved bytes. A listing has all writes
+    of a file before its reads."""
+    threads: dict[tuple[int, str], int] = field(default_factory=dict[tuple[int, str], int])
+    """Rank and thread as printed -> number, in the order of the listing."""
     accesses: list[tuple[int, int, int, int, int, int, int]] = field(
         default_factory=list[tuple[int, int, int, int, int, int, int]]
     )
-    """Start, end, rank, operation, file, offset, length."""
+    """Start, end, thread, operation, file, offset, length."""
     facts: dict[str, str] = field(default_factory=dict[str, str])
     other_modules: set[str] = field(default_factory=set[str])
     current: int | None = None
@@ -67,17 +71,31 @@ class _Listing:
         rank = whole_number(fields[1], MOST_THREADS)
         start, end = (nanoseconds(each) for each in fields[6:8])
         op = Op.WRITE if fields[2] == "write" else Op.READ
-        self.first_writes.setdefault(self.current, op == Op.WRITE)
+        if length:
+            key = (self.current, op)
+            self.first[key] = min(self.first.get(key, start), start)
         if op == Op.READ:
             self.sizes[self.current] = max(self.sizes.get(self.current, 0), offset + length)
-        self.accesses.append((start, end, rank, int(op), self.current, offset, length))
+        named = fields[8] if len(fields) > 8 and fields[8].isdecimal() else ""
+        thread = self.threads.setdefault((rank, named), len(self.threads))
+        self.accesses.append((start, end, thread, int(op), self.current, offset, length))
+
+    def _created(self, index: int) -> bool:
+        """Return whether a file was written before anything was read of it."""
+        written, read = (self.first.get((index, op)) for op in (Op.WRITE, Op.READ))
+        return written is not None and (read is None or written <= read)
+
+    def ordered(self) -> list[tuple[int, ...]]:
+        """Return the accesses in order of time, their threads numbered in order of rank."""
+        number = {self.threads[key]: at for at, key in enumerate(sorted(self.threads))}
+        return sorted((*each[:2], number[each[2]], *each[3:]) for each in self.accesses)
 
     def recorded_files(self) -> tuple[RecordedFile, ...]:
         return tuple(
             RecordedFile(
                 file,
                 self.sizes.get(index, 0),
-                self.first_writes.get(index, False),
+                self._created(index),
                 False,
                 is_software(file),
             )
@@ -102,12 +120,16 @@ def read_darshan(path: Path, name: str) -> Recording:
                         [FileProblem(path, number, "line", line[:60], str(error))]
                     ) from None
     if not listing.accesses:
-        raise StudyError([FileProblem(path, 0, "", "", f"has no access of the module {_MODULE}")])
+        problem = (
+            f"has no access of the module {_MODULE}: the program must have run with "
+            "DXT_ENABLE_IO_TRACE set"
+        )
+        raise StudyError([FileProblem(path, 0, "", "", problem)])
     ends: dict[int, int] = {}
     rows: list[tuple[int, ...]] = []
-    for start, end, rank, *rest in sorted(listing.accesses):
-        rows.append((start, max(start, end), rank, *rest, max(0, start - ends.get(rank, 0))))
-        ends[rank] = end
+    for start, end, thread, *rest in listing.ordered():
+        rows.append((start, max(start, end), thread, *rest, max(0, start - ends.get(thread, 0))))
+        ends[thread] = end
     steps = columns(rows)
     facts = listing.facts
     run_ns = _run_time_ns(facts.get("run time", facts.get("run time (s)", "")))
@@ -125,7 +147,7 @@ def read_darshan(path: Path, name: str) -> Recording:
         max(run_ns, int(steps.end_ns.max())),
         cpu_ns=int(steps.cpu_ns.sum()),
         command=tuple(facts.get("exe", "").split()),
-        processes=len(ends),
+        processes=len({rank for rank, _ in listing.threads}),
         notes=tuple(notes),
     )
 

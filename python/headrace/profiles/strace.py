@@ -58,6 +58,12 @@ class _Process:
 
     open: dict[int, _Open] = field(default_factory=dict[int, _Open])
     directory: str = "/"
+    folders: dict[int, str] = field(default_factory=dict[int, str])
+    """Descriptors of directories, to which paths of openat and its kin are relative."""
+
+    def forked(self) -> _Process:
+        """Return a child's descriptors: it shares the positions in files that were open."""
+        return _Process(dict(self.open), self.directory, dict(self.folders))
 
 
 class _Reader:
@@ -73,6 +79,8 @@ class _Reader:
         self.hidden: set[str] = set()
         """I/O interfaces that the job used and strace cannot see into."""
         self.holes = 0
+        self.maps = 0
+        """Maps of data files: strace does not show what is read and written through them."""
 
     def file(self, path: str, flags: str = "", *, created: bool = False) -> int:
         """Return the number of a file; `flags`: the arguments that it is opened with."""
@@ -100,11 +108,10 @@ class _Reader:
         process = self._processes.setdefault(pid, _Process())
         if name in ("clone", "clone3", "fork", "vfork"):
             shares = "CLONE_FILES" in arguments
-            copied = _Process(
-                {fd: _Open(each.file, each.at) for fd, each in process.open.items()},
-                process.directory,
-            )
-            self._processes[result] = process if shares else copied
+            self._processes[result] = process if shares else process.forked()
+            return
+        if name == "mmap":
+            self._count_map(process, arguments)
             return
         if name in _COPIES:
             steps = self._copy(process, name, arguments, result)
@@ -117,6 +124,11 @@ class _Reader:
             self._ends[pid] = end_ns
             in_range(offset + length)
             self.rows.append((at_ns, end_ns, thread, int(op), file, offset, length, worked))
+
+    def _count_map(self, process: _Process, arguments: str) -> None:
+        fields = arguments.split(",")
+        held = self._held(process, fields[-2].strip()) if len(fields) > 1 else None
+        self.maps += held is not None and not self.files[held.file].software
 
     def _copy(
         self, process: _Process, name: str, arguments: str, result: int
@@ -188,25 +200,20 @@ class _Reader:
         if here := _DIRECTORY.match(arguments):
             process.directory = here.group(1)
         if name in _OPENS:
-            quoted = _QUOTED.search(arguments)
-            path = result_path.strip("<>") or (
-                _absolute(process, quoted.group(1)) if quoted else ""
-            )
-            if (
-                not path
-                or path.startswith(("/proc/", "/sys/", "/dev/"))
-                or "O_DIRECTORY" in arguments
-            ):
+            path = result_path.strip("<>") or _named(process, arguments)
+            process.folders.pop(result, None)
+            if "O_DIRECTORY" in arguments:
+                process.folders[result] = path
+                return None
+            if not path or path.startswith(("/proc/", "/sys/", "/dev/")):
                 return None
             created = "O_TRUNC" in arguments or ("O_CREAT" in arguments and "O_EXCL" in arguments)
             file = self.file(path, arguments, created=created or name == "creat")
             process.open[result] = _Open(file)
             return Op.OPEN, file, 0, 0
         if name in _STATS:
-            quoted = _QUOTED.search(arguments)
-            if quoted is None or not quoted.group(1):
-                return None
-            return Op.STAT, self.file(_absolute(process, quoted.group(1))), 0, 0
+            path = _named(process, arguments)
+            return (Op.STAT, self.file(path), 0, 0) if path else None
         if name in _SIZES:
             return self._size(process, name, arguments)
         if name == "chdir":
@@ -249,10 +256,18 @@ def _descriptor(arguments: str) -> int:
     return -1 if found is None else int(found.group(1))
 
 
-def _absolute(process: _Process, path: str) -> str:
-    return os.path.normpath(
-        path if path.startswith("/") else f"{process.directory.rstrip('/')}/{path}"
-    )
+def _named(process: _Process, arguments: str) -> str:
+    """Return the absolute path that a call names; "" if it names none."""
+    quoted = _QUOTED.search(arguments)
+    if quoted is None or not quoted.group(1):
+        return ""
+    folder = process.folders.get(_descriptor(arguments))
+    return _absolute(process, quoted.group(1), folder)
+
+
+def _absolute(process: _Process, path: str, folder: str | None = None) -> str:
+    folder = process.directory if folder is None else folder
+    return os.path.normpath(path if path.startswith("/") else f"{folder.rstrip('/')}/{path}")
 
 
 class _Lines:
@@ -309,6 +324,11 @@ class _Lines:
         if reader.hidden:
             ways = ", ".join(sorted(reader.hidden))
             notes.append(f"{ways} was used: what was read and written that way is not in the trace")
+        if reader.maps:
+            notes.append(
+                f"{reader.maps} maps of files (mmap): what was read and written through them is "
+                "not in the trace"
+            )
         if reader.holes:
             notes.append(
                 f"{reader.holes} calls of fallocate made holes or zeroes, or moved data: they are "

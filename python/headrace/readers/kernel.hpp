@@ -627,7 +627,7 @@ inline void trees_below(TDirectory &directory, const std::string &prefix, std::v
    for (const auto &name : order) {
       auto *key = last[name].second;
       const std::string type = key->GetClassName();
-      if (type == "TTree" || type == "TNtuple" || type.find("RNTuple") != std::string::npos)
+      if (type == "TTree" || type == "TNtuple" || type == "TNtupleD" || type.find("RNTuple") != std::string::npos)
          found.emplace_back(prefix + name, type);
       else if (type.rfind("TDirectory", 0) == 0)
          if (auto *inner = directory.GetDirectory(name.c_str()))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,15 @@ from headrace.workloads.mdtest.ior import is_ior, read_ior
 from headrace.workloads.mdtest.output import is_mdtest, read_mdtest
 from headrace.workloads.mdtest.phases import TITLES, rate_name
 from headrace.workloads.mdtest.rates import Imported, OutputError, Rate
+
+_TAG = r"[ \t]{0,9}(?:\[[^\]\s]{1,200}\]<std(?:out|err)>:? ?|\[\d{1,9}\] |\d{1,9}: )"
+"""What launchers put before each line: Open MPI (--tag-output), MPICH and Intel MPI
+(-prepend-rank), Slurm (srun --label)."""
+_TAGGED = re.compile(
+    rf"^{_TAG}[ \t]*(?:mdtest-\S+ was launched|IOR-[^\s:]+:|SUMMARY|Summary of all tests|\{{$)",
+    re.MULTILINE,
+)
+_TAGS = re.compile(rf"^{_TAG}", re.MULTILINE)
 
 MOST_BYTES = 256 << 20
 """Maximum size of an output; that of thousands of ranks has a few megabytes."""
@@ -45,14 +56,32 @@ def read_results(path: Path) -> list[Imported]:
 
 
 def _read_output(text: str) -> list[Imported]:
+    """Return the results of both programs: a job's output can have those of several."""
+    if _TAGGED.search(text):
+        text = _TAGS.sub("", text)
+    readers: list[Callable[[str], list[Imported]]] = []
     if is_mdtest(text):
-        return read_mdtest(text)
+        readers.append(read_mdtest)
     if is_ior(text):
-        return read_ior(text)
-    raise OutputError(
-        "is neither the output of mdtest nor of IOR",
-        allowed="mdtest's table SUMMARY rate, IOR's Results, Max Write, Max Read, its JSON or CSV",
-    )
+        readers.append(read_ior)
+    if not readers:
+        raise OutputError(
+            "is neither the output of mdtest nor of IOR",
+            allowed="mdtest's table SUMMARY rate, IOR's Results, Max Write, Max Read, its JSON or "
+            "CSV",
+        )
+    found: list[Imported] = []
+    failed: OutputError | None = None
+    for reader in readers:
+        try:
+            found += reader(text)
+        except OutputError as error:
+            failed = failed or error
+    if failed is not None and (not found or failed.line):
+        raise failed
+    for each in found:
+        each.whole = each.whole and failed is None
+    return found
 
 
 def _fault(

@@ -2,7 +2,7 @@
 
 The first of these that exists is used (src/ior-output.c of https://github.com/hpc/ior): the table
 `Summary of all tests`, the rows of single iterations under `Results`, and the lines `Max Write` and
-`Max Read`.
+`Max Read`. A file may hold the output of several runs, and other lines around them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,18 @@ _ROW = re.compile(
 )
 _MAX = re.compile(r"^\s*Max (?P<access>Write|Read):\s+(?P<rate>\d+(?:\.\d+)?) MiB/sec")
 _CSV = re.compile(r"^access,bw\(MiB/s\),")
+_JSON = re.compile(r"^\{", re.MULTILINE)
+_JSON_RATE = re.compile(r'"bw(?:Mean)?MI?B"', re.IGNORECASE)
+_MOST_FAILURES = 100
+"""Lines that begin with a brace and are no JSON, after which no more are tried."""
+
+_Lines = list[tuple[int, str]]
+"""Lines of a text with their numbers (1-based)."""
 
 
 def is_ior(text: str) -> bool:
     """Return whether a text is IOR's, complete or not."""
-    if text.lstrip().startswith("{"):
+    if _is_json(text):
         return True
     marks = (_VERSION, _MAX, _CSV)
     return any(
@@ -40,19 +47,44 @@ def is_ior(text: str) -> bool:
 
 
 def read_ior(text: str) -> list[Imported]:
-    """Return one result per test. Raises OutputError when the output has no rate."""
-    if text.lstrip().startswith("{"):
+    """Return one result per test of every run. Raises OutputError when the output has no rate."""
+    if _is_json(text):
         return _read_json(text)
     if any(_CSV.match(line) for line in text.splitlines()):
         return _read_csv(text)
-    found = _summary(text) or _iterations(text)
+    found: list[Imported] = []
+    whole = True
+    for lines in _runs(text):
+        results = _summary(lines) or _iterations(lines)
+        whole = whole and bool(results)
+        found += results
     if not found:
         raise OutputError("IOR's output holds no rate: the run did not end")
+    for each in found:
+        each.whole = whole
     return found
 
 
-def _program(text: str) -> str:
-    named = next((found for line in text.splitlines() if (found := _VERSION.match(line))), None)
+def _is_json(text: str) -> bool:
+    """Return whether a text is IOR's JSON: it may follow messages of the MPI library."""
+    if text.lstrip().startswith("{"):
+        return True
+    return _JSON_RATE.search(text) is not None and _JSON.search(text) is not None
+
+
+def _runs(text: str) -> list[_Lines]:
+    """Return the lines of each run: a run begins with the line that names the version."""
+    runs: list[_Lines] = [[]]
+    for number, line in enumerate(text.splitlines(), start=1):
+        if _VERSION.match(line):
+            runs.append([])
+        runs[-1].append((number, line))
+    # What precedes the first run is the job script's, unless the first line is lost.
+    return runs[1:] if len(runs) > 1 and not (_summary(runs[0]) or _iterations(runs[0])) else runs
+
+
+def _program(lines: _Lines) -> str:
+    named = next((found for _, line in lines if (found := _VERSION.match(line))), None)
     return "IOR" if named is None else f"IOR {named['version']}"
 
 
@@ -67,21 +99,23 @@ def _made(
 # -- the table of all tests ------------------------------------------------------------------
 
 
-def _summary(text: str) -> list[Imported]:
-    """Return the results of the table `Summary of all tests`; none when it is missing or empty."""
-    lines = list(enumerate(text.splitlines(), start=1))
-    start = next((at for at, (_, line) in enumerate(lines) if "Summary of all tests" in line), None)
-    if start is None:
-        return []
+def _summary(lines: _Lines) -> list[Imported]:
+    """Return the results of the tables `Summary of all tests`; none when they are missing or
+    empty."""
     names: list[str] = []
-    found: dict[str, Imported] = {}
-    for number, line in lines[start + 1 :]:
+    found: list[dict[str, Imported]] = []
+    for number, line in lines:
         words = line.split()
-        if words[:1] == ["Operation"]:
+        if "Summary of all tests" in line:
+            names = []
+            found.append({})
+        elif found and words[:1] == ["Operation"]:
             names = words
+        elif words[:1] == ["access"]:
+            names = []  # the rows of another run
         elif names and words and words[0] in _ACCESSES:
-            _take_summary_row(found, names, words, number, _program(text))
-    return list(found.values())
+            _take_summary_row(found[-1], names, words, number, _program(lines))
+    return [made for table in found for made in table.values()]
 
 
 def _take_summary_row(
@@ -108,17 +142,17 @@ def _take_summary_row(
 # -- rows of single iterations, and the highest of them --------------------------------------
 
 
-def _iterations(text: str) -> list[Imported]:
+def _iterations(lines: _Lines) -> list[Imported]:
     """Return the results of the tables under `Results`, one per test."""
     results: list[tuple[Imported, dict[str, list[float]]]] = []
     current: tuple[Imported, dict[str, list[float]]] | None = None
     per_node: int | None = None
     sums = False
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in lines:
         # Version 2 prints summary rows with the same beginning, under another heading.
         sums = line.startswith("Operation") or (sums and bool(line.strip()))
         if re.match(r"^\s*(?:Options|Summary):\s*$", line) or current is None:
-            current, per_node = (_made(_program(text), None, None), {}), None
+            current, per_node = (_made(_program(lines), None, None), {}), None
             results.append(current)
         made, rates = current
         if found := _CLIENTS.match(line):
@@ -143,51 +177,97 @@ def _iterations(text: str) -> list[Imported]:
 
 
 def _read_csv(text: str) -> list[Imported]:
-    """Return the results of a CSV: a header, and a row per access and iteration."""
+    """Return the results of CSV tables: a header, and a row per access and iteration.
+
+    A header begins a run. An iteration that a run has already, or another number of tasks, begins
+    its next test: the table does not name tests.
+    """
     names: list[str] = []
-    rates: dict[str, list[float]] = {}
-    made = _made("IOR", None, None)
+    begins = True
+    tests: list[dict[tuple[str, str], float]] = []
+    clients: list[int | None] = []
     for number, line in enumerate(text.splitlines(), start=1):
         cells = [cell.strip() for cell in line.split(",")]
         if _CSV.match(line):
-            names = cells
+            names, begins = cells, True
         elif names and cells[0] in _ACCESSES:
             row = dict(zip(names, cells, strict=False))
             try:
-                rates.setdefault(cells[0], []).append(float(row["bw(MiB/s)"]) * _MIB)
-                made.clients = int(row["numTasks"]) if "numTasks" in row else None
+                rate = float(row["bw(MiB/s)"]) * _MIB
+                tasks = int(row["numTasks"]) if "numTasks" in row else None
             except (KeyError, ValueError):
                 problem = "a row of IOR's CSV is broken"
                 raise OutputError(
                     problem, line=number, given=line[:60], allowed=", ".join(names)
                 ) from None
-    if not rates:
+            key = (cells[0], row.get("iter", f"line {number}"))
+            if begins or key in tests[-1] or tasks != clients[-1]:
+                tests.append({})
+                clients.append(tasks)
+            begins = False
+            tests[-1][key] = rate
+    if not tests:
         raise OutputError("IOR's CSV holds no row of a write or read")
-    made.rates.update({access: Rate.of(values) for access, values in rates.items()})
-    return [made]
+    return [_of_rows(test, tasks) for test, tasks in zip(tests, clients, strict=True)]
+
+
+def _of_rows(test: dict[tuple[str, str], float], tasks: int | None) -> Imported:
+    made = _made("IOR", tasks, None)
+    for access in _ACCESSES:
+        if values := [rate for (of, _), rate in test.items() if of == access]:
+            made.rates[access] = Rate.of(values)
+    return made
 
 
 # -- JSON ------------------------------------------------------------------------------------
 
 
 def _read_json(text: str) -> list[Imported]:
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        line = getattr(error, "lineno", 0)
-        raise OutputError(f"is no JSON of IOR: {error}", line=line) from None
-    try:
-        program = f"IOR {content['Version']}" if "Version" in content else "IOR"
-        found = _json_summary(content, program) or _json_iterations(content, program)
-    except KeyError as error:
-        raise OutputError(f'is no JSON of IOR: "{error.args[0]}" is missing') from None
-    except (TypeError, ValueError, AttributeError, OverflowError, RecursionError):
-        raise OutputError("is no JSON of IOR: a field has a value of the wrong type") from None
+    documents, whole = _documents(text)
+    found: list[Imported] = []
+    for content in documents:
+        found += _of_document(content)
     if not found:
         raise OutputError(
             "IOR's JSON holds no result", allowed='"summary" or "tests" with "Results"'
         )
+    for each in found:
+        each.whole = whole
     return found
+
+
+def _documents(text: str) -> tuple[list[dict[str, Any]], bool]:
+    """Return the JSON objects that begin a line, and whether every run has its end.
+
+    Messages of the MPI library, or of the job script, may be before, between and after them.
+    """
+    decoder = json.JSONDecoder()
+    documents: list[dict[str, Any]] = []
+    failures: list[OutputError] = []
+    whole, at = True, 0
+    while len(failures) < _MOST_FAILURES and (begin := _JSON.search(text, at)):
+        try:
+            content, at = decoder.raw_decode(text, begin.start())
+            documents.append(content)
+        except (ValueError, RecursionError) as error:
+            line = getattr(error, "lineno", 0)
+            failures.append(OutputError(f"is no JSON of IOR: {error}", line=line))
+            at = begin.end()
+            # IOR prints the brace alone; one with text behind it is a message.
+            whole = whole and text[at : at + 1] not in ("", "\n", "\r")
+    if not documents:
+        raise failures[0] if failures else OutputError("is no JSON of IOR")
+    return documents, whole
+
+
+def _of_document(content: dict[str, Any]) -> list[Imported]:
+    try:
+        program = f"IOR {content['Version']}" if "Version" in content else "IOR"
+        return _json_summary(content, program) or _json_iterations(content, program)
+    except KeyError as error:
+        raise OutputError(f'is no JSON of IOR: "{error.args[0]}" is missing') from None
+    except (TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+        raise OutputError("is no JSON of IOR: a field has a value of the wrong type") from None
 
 
 def _json_summary(content: dict[str, Any], program: str) -> list[Imported]:
