@@ -85,6 +85,17 @@ def test_without_such_a_cell_the_time_before_is_what_it_is_set_against() -> None
     assert found.against == "before the fault"
 
 
+def test_where_all_trials_failed_there_is_no_rate_to_set_against_the_cell_without_it() -> None:
+    """What moved between the fault and the jobs' end is no rate of the jobs."""
+    told: Any = Told(
+        [row("a", "none", []), row("b", "stall", [fault()], "failed")],
+        {"b": [20.0, 20.0, 90.0, 90.0, 0.0]},
+        ["failed"],
+    )
+    (found,) = fault_effects(told, {"a": 10.0}, {"reads": "iops"}, 0.95)
+    assert (found.rate, found.against) == (None, "")
+
+
 def test_what_a_fault_saw_itself_comes_first_and_one_that_never_fired_is_no_finding() -> None:
     own = {"stall_s": 0.25, "recovered_s": 0.1, "acknowledged_writes": 9, "lost_writes": 1}
     told: Any = Told([row("b", "stall", [fault(seen=own)], "failed")], {"b": RATES}, ["failed"])

@@ -20,6 +20,7 @@ from headrace.analysis.ratio import ratio_of_means
 from headrace.analysis.read import Records
 from headrace.analysis.trial_row import TrialRow
 from headrace.errors import HeadraceError
+from headrace.records.rows import LOAD_OVER
 from headrace.records.trial_record import FaultRecord, JsonObject
 
 FACTOR = "fault"
@@ -107,7 +108,7 @@ def _effect(
         trials = (*plain[_cell(first)], *ids)
         rate, _ = ratio_of_means(np.array(without), np.array(with_it), trials, confidence)
         against = "the same without it"
-    elif before:
+    elif before and not without:
         rate = Estimate(
             fmean(before), None, None, len(before), "mean of the ratios, one a trial", ids
         )
@@ -161,7 +162,7 @@ def _jobs(records: Records, trials: Sequence[str]) -> tuple[int, int, str]:
     if not frames:
         return 0, 0, ""
     jobs: Any = pd.concat(frames)
-    jobs = jobs[jobs["cause"] != "the sustained load was over"]
+    jobs = jobs[jobs["cause"] != LOAD_OVER]
     failed = jobs[~jobs["exit"].isin(["ok", "done"])]
     causes = failed["cause"].dropna().value_counts()
     return len(jobs), len(failed), str(causes.index[0]) if len(causes) else ""

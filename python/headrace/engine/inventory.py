@@ -53,6 +53,26 @@ def modelled_inventory(target_name: str, resolved: Resolved, nodes: int) -> Inve
     return tuple(items)
 
 
+def volumes_of(target_name: str, resolved: Resolved) -> frozenset[tuple[str, str]]:
+    """Return (host, volume) of every volume that a simulated target stores on: the devices of its
+    record. Other drives of nodes and of servers are not among them."""
+    kind = target_package.kinds()[resolved.target_kind]
+    stored = kind(target_name, resolved.target_options).model(resolved.site)
+    if (volume := stored.place.get("volume")) is not None:
+        return frozenset({(NODE, volume)})
+    on_servers = {
+        (str(server["name"]), str(volume["name"]))
+        for server in stored.servers
+        for volume in server.get("volumes", ())
+    }
+    on_nodes = {
+        (NODE, str(volume["name"]))
+        for volume in stored.node_volumes
+        if _serves(stored, str(volume["name"]))
+    }
+    return frozenset(on_servers | on_nodes)
+
+
 def _site_servers(
     target: Target, site: Site | None
 ) -> tuple[dict[str, SiteServer], SiteServer | None]:

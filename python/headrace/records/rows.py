@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
+LOAD_OVER = "the sustained load was over"
+"""Cause of a simulated job that the end of a sustained load cut off."""
+
 
 class PhaseRow(TypedDict):
     """One phase of a job."""

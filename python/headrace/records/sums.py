@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.records.rows import LOAD_OVER
+
 SUMMED = (
     "wall_s",
     "user_s",
@@ -41,7 +43,8 @@ WINDOWED = (
 def job_sums(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return sums of the job columns `SUMMED`, and:
 
-    - `jobs`: number of jobs;
+    - `jobs`: number of jobs. A job that the end of a sustained load cut off counts by its wall time
+      over the mean of those that ended, so that time and energy per job are those of whole jobs;
     - `open_s`: time until files were open, if it is known of every job;
     - `efficiencies`: sum over the jobs of CPU / wall;
     - `throughput_jobs`: sum over the slots of CPU / wall: the equivalent number of jobs computing
@@ -51,13 +54,18 @@ def job_sums(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     - `window_X` for `WINDOWED`: the sum within that window, where a job counts by the share of its
       time in the window.
     """
-    sums: dict[str, float] = {"jobs": len(rows)}
+    parts = _parts(rows)
+    sums: dict[str, float] = {"jobs": sum(parts)}
     for name in SUMMED:
         sums[name] = sum(row.get(name) or 0 for row in rows)
     opened = [row.get("open_s") for row in rows]
     if rows and None not in opened:
         sums["open_s"] = sum(seconds or 0.0 for seconds in opened)
-    sums["efficiencies"] = sum(_cpu_s(row) / row["wall_s"] for row in rows if row.get("wall_s"))
+    sums["efficiencies"] = sum(
+        part * _cpu_s(row) / row["wall_s"]
+        for row, part in zip(rows, parts, strict=True)
+        if row.get("wall_s")
+    )
     last_s: dict[tuple[Any, Any], float] = defaultdict(float)
     cpu_s: dict[tuple[Any, Any], float] = defaultdict(float)
     wall_s: dict[tuple[Any, Any], float] = defaultdict(float)
@@ -75,6 +83,17 @@ def job_sums(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
             (row.get(name) or 0) * share for row, share in zip(rows, shares, strict=True)
         )
     return sums
+
+
+def _parts(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Return which part of a whole job each row is."""
+    cut = [row.get("cause") == LOAD_OVER for row in rows]
+    wall_s: list[float] = [row.get("wall_s") or 0.0 for row in rows]
+    ended_s = [seconds for seconds, off in zip(wall_s, cut, strict=True) if not off]
+    if len(ended_s) == len(rows) or not sum(ended_s) > 0:
+        return [1] * len(rows)
+    mean_s = sum(ended_s) / len(ended_s)
+    return [seconds / mean_s if off else 1 for seconds, off in zip(wall_s, cut, strict=True)]
 
 
 def _cpu_s(row: Mapping[str, Any]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.analysis.curves import choices, family_of, is_load
@@ -16,6 +16,7 @@ from headrace.analysis.findings import (
     SlotsFed,
     Unanswered,
 )
+from headrace.analysis.naming import varied_factors
 from headrace.analysis.ranking import peak
 from headrace.metrics import less_is_better
 from headrace.metrics.shown import show, spoken
@@ -28,6 +29,7 @@ from headrace.report.wording import (
     confidence_text,
     fed_interval,
     knee_interval,
+    level_text,
     main_metric,
     plural,
     provenance_of,
@@ -335,3 +337,20 @@ def by_clients(curve: Curve, curves: Iterable[Curve]) -> Curve:
         points=by_load(point for other in alike for point in other.points),
         distrusted=by_load(point for other in alike for point in other.distrusted),
     )
+
+
+def load_columns(points: Sequence[Point]) -> dict[str, list[str]]:
+    """Return what distinguishes points of one load, as columns by their headings: slots and nodes
+    where both vary, and other load factors that vary."""
+    varying = [name for name in varied_factors(point.levels for point in points) if is_load(name)]
+    words = {name: name.rpartition(".")[2] for name in varying}
+    found: dict[str, list[str]] = {}
+    for name, word in words.items():
+        levels = [level_text(point.levels.get(name)) for point in points]
+        if word == "nodes" and len({point.slots for point in points}) > 1:
+            found["slots ×\nnodes"] = [
+                f"{point.slots} × {level}" for point, level in zip(points, levels, strict=True)
+            ]
+        elif word not in ("nodes", "slots"):
+            found[word] = levels
+    return found

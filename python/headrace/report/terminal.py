@@ -218,22 +218,17 @@ def _print_points(
     points = sorted(
         (*curve.points, *curve.distrusted), key=lambda point: (point.load, bool(point.reasons))
     )
-    # Several combinations of slots and nodes can give the same number of clients.
-    dealt = all(
-        len(ways) > 1
-        for ways in ({p.levels.get("nodes") for p in points}, {p.slots for p in points})
-    )
-    if dealt:
-        table.add_column("slots ×\nnodes", justify="right")
+    # Several combinations of slots, nodes and jobs can give the same number of clients.
+    dealt = answers.load_columns(points)
+    for heading in dealt:
+        table.add_column(heading, justify="right")
     for column in columns:
         heading = "job eff." if column is efficiency else column.within
         table.add_column(f"{heading}\n{column.unit}", justify="right")
     table.add_column("wall time")
     table.add_column("limit", fold=True)
-    for point in points:
-        cells: list[str | Text] = [str(point.load)]
-        if dealt:
-            cells.append(f"{point.slots} × {point.levels.get('nodes')}")
+    for index, point in enumerate(points):
+        cells: list[str | Text] = [str(point.load), *(texts[index] for texts in dealt.values())]
         cells += [_cell(point, column) for column in columns]
         limit = f"{wording.limit_name(point.limit.kind)} {percent(point.limit.share)}"
         if point.reasons:
@@ -320,6 +315,8 @@ def _print_energy(
     if main is None:
         return
     found = energy.energy_curves(shown.curves, main, metrics)
+    if not found:
+        return
     table = TextTable(title=f"Lowest {metrics[main].within} of each storage")
     table.add_column("storage", fold=True)
     table.add_column("at", justify="right")

@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 from headrace.analysis.findings import Curve, Findings, Point
 from headrace.metrics.shown import show
-from headrace.report.answers import by_clients, rate_figure
+from headrace.report.answers import by_clients, load_columns, rate_figure
 from headrace.report.numbers import percent
 from headrace.report.recommendation import Recommendation, recommendation
 from headrace.report.wording import axis_noun, limit_text, trials_sentence
@@ -51,14 +51,25 @@ def _wrapped(head: str, text: str) -> list[str]:
 def _table(curve: Curve, metric: str | None) -> list[str]:
     """Return one line for each load of the curve, with aligned columns."""
     title = show(metric).within if metric is not None else "rate"
-    rows = [(f"{axis_noun(curve)}s", title, "efficiency", "limit")]
     points = curve.points
     if len(points) > _LINES_AT_MOST:
         points = (*points[: _LINES_AT_MOST - 1], points[-1])
-    rows += [(str(p.load), _rate(p, metric), _efficiency(p), limit_text(p)) for p in points]
-    widths = [max(len(row[at]) for row in rows) for at in range(3)]
+    dealt = load_columns(points)
+    headings = (heading.replace("\n", " ") for heading in dealt)
+    rows = [(f"{axis_noun(curve)}s", *headings, title, "efficiency", "limit")]
+    rows += [
+        (
+            str(point.load),
+            *(texts[index] for texts in dealt.values()),
+            _rate(point, metric),
+            _efficiency(point),
+            limit_text(point),
+        )
+        for index, point in enumerate(points)
+    ]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]) - 1)]
     return [
-        "  ".join([*(cell.rjust(width) for cell, width in zip(row, widths, strict=False)), row[3]])
+        "  ".join([*(cell.rjust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
         for row in rows
     ]
 

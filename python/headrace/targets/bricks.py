@@ -7,13 +7,14 @@ a [site.server.NAME], bricks have their own nodes.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 
 from typing_extensions import override
 
 from headrace.errors import HeadraceError, Problem, UnsupportedLevelError
 from headrace.site import Site, SiteServer
 from headrace.system.cluster import Node, NodeSettings
-from headrace.targets import TargetContext
+from headrace.targets import ModelledStorage, TargetContext
 from headrace.targets.exports import Export
 from headrace.targets.served import ServedTarget
 
@@ -61,6 +62,12 @@ class BricksTarget(ServedTarget):
     @override
     def nodes_wanted(self, site: Site | None) -> tuple[NodeSettings, ...]:
         return super().nodes_wanted(site) if self.separate_servers() else ()
+
+    def modelled_bricks(self, site: Site | None, tuning: Mapping[str, object]) -> ModelledStorage:
+        """Return the bricks where a measured study has them: on servers, or on the compute
+        nodes."""
+        place = self.served if self.separate_servers() else self.on_bricks
+        return place(site, self.options.bricks, tuning)
 
     @override
     def export(self) -> Export:

@@ -324,8 +324,8 @@ class Glusterfs(BricksTarget):
         """Bricks, and a FUSE client on every node."""
         each = self.options.disperse
         if each is None:
-            return self.on_bricks(site, self.options.bricks, {"replicas": self.options.replicas})
+            return self.modelled_bricks(site, {"replicas": self.options.replicas})
         # A FUSE request of 128 KiB goes to all bricks of the data, to each its part.
         code = Erasure(data=each.data, parity=each.redundancy)
         unit = (128 << 10) // each.data // 4096 * 4096
-        return self.on_bricks(site, self.options.bricks, code.tuning(unit))
+        return self.modelled_bricks(site, code.tuning(unit))

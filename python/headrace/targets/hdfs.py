@@ -242,6 +242,4 @@ class Hdfs(BricksTarget):
         """Data nodes on the compute nodes, or on servers."""
         options: HdfsOptions = self.options
         tuning = {"replicas": options.replicas, "block_bytes": options.block_size}
-        if options.server is not None:
-            return self.served(site, options.bricks, tuning)
-        return self.on_bricks(site, options.bricks, tuning)
+        return self.modelled_bricks(site, tuning)

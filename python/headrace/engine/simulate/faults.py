@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace import faults as fault_package
+from headrace.engine.inventory import NODE
 from headrace.engine.simulate.outcome import SimulatedOutcome
 from headrace.errors import HeadraceError
 from headrace.records.trial_record import FaultRecord
 from headrace.scenario import DataServer, DriveFaultSpec, Scenario, VolumeSpec
 from headrace.study.resolve import Resolved
+from headrace.targets import Target
+from headrace.targets.served import ServedTarget
 
 
-def inject(scenario: Scenario, resolved: Resolved, place: dict[str, str]) -> None:
-    """Add the cell's faults to a scenario.
+def inject(scenario: Scenario, resolved: Resolved, target: Target, place: dict[str, str]) -> None:
+    """Add the cell's faults to a scenario of `target`.
 
     `place` is the location of its target (a volume of the nodes, or a service). Raises
     HeadraceError for a fault without a model, or one that does not apply to this target.
@@ -22,7 +25,7 @@ def inject(scenario: Scenario, resolved: Resolved, place: dict[str, str]) -> Non
     if not resolved.faults:
         return
     scenario["run"]["fail_on_error"] = True
-    for number, options in enumerate(resolved.faults):
+    for options in resolved.faults:
         fault = fault_package.kinds()[options.what](options)
         modelled = fault.model()
         if modelled is None:
@@ -33,7 +36,7 @@ def inject(scenario: Scenario, resolved: Resolved, place: dict[str, str]) -> Non
         if modelled.drive is not None:
             _into_drives(scenario, place, modelled.drive, options.label)
         if modelled.host is not None:
-            _into_hosts(scenario, place, modelled.host, options, number)
+            _into_hosts(scenario, target, place, modelled.host, options)
 
 
 def _targets(scenario: Scenario, place: dict[str, str]) -> list[DataServer]:
@@ -81,22 +84,54 @@ def _into_drives(
 
 
 def _into_hosts(
-    scenario: Scenario, place: dict[str, str], what: Mapping[str, object], options: Any, number: int
+    scenario: Scenario,
+    target: Target,
+    place: dict[str, str],
+    what: Mapping[str, object],
+    options: Any,
 ) -> None:
-    targets = _targets(scenario, place)
-    if not targets:
+    hosts = _servers(scenario, target, place)
+    if not hosts:
         raise HeadraceError(
             f"fault {options.label}: the target has no servers that it could affect"
         )
-    hosts = [target["host"] for target in targets if "volume" in target]
+    names = list(hosts)
+    wanted: str | int = len(names) - 1 if options.server is None else options.server
+    if isinstance(wanted, int) and 0 <= wanted < len(names):
+        wanted = names[wanted]
+    if wanted not in hosts:
+        raise HeadraceError(
+            f"fault {options.label}: there is no server {wanted!r}; there are: {', '.join(names)}"
+        )
     scenario.setdefault("faults", []).append(
         {
             "at_ns": round(options.at * 1e9),
             "for_ns": round((options.duration or 0.0) * 1e9),
-            "host": hosts[0],
+            "host": hosts[str(wanted)],
             "what": what,
         }
     )
+
+
+def _servers(scenario: Scenario, target: Target, place: dict[str, str]) -> dict[str, str]:
+    """Return the hosts that hold the target's data, by the names that a measured study has."""
+    counts = {
+        each["name"]: each.get("count", 1) for each in (*scenario["nodes"], *scenario["servers"])
+    }
+    hosts: list[str] = []
+    for each in _targets(scenario, place):
+        if "volume" in each:
+            name, count = each["host"], counts[each["host"]]
+            hosts += [name] if count == 1 else [f"{name}[{number}]" for number in range(count)]
+    return {_name(target, host, number): host for number, host in enumerate(hosts)}
+
+
+def _name(target: Target, host: str, number: int) -> str:
+    if host.partition("[")[0] == NODE:
+        return f"{NODE}-{number}"
+    if isinstance(target, ServedTarget):
+        return target.server_node(number)
+    return f"{getattr(target.options, 'server', None) or target.name}-{number}"
 
 
 def fired(resolved: Resolved, outcome: SimulatedOutcome, end_s: float) -> list[FaultRecord]:
@@ -104,7 +139,8 @@ def fired(resolved: Resolved, outcome: SimulatedOutcome, end_s: float) -> list[F
     drives = [drive for drive in outcome["drives"] if drive["faults_fired"]]
     found: list[FaultRecord] = []
     of_drives = 0
-    for options in resolved.faults:
+    of_hosts = _fired_of_hosts(resolved, outcome)
+    for number, options in enumerate(resolved.faults):
         modelled = fault_package.kinds()[options.what](options).model()
         seen: dict[str, float] = {}
         if modelled is not None and modelled.drive is not None:
@@ -116,7 +152,7 @@ def fired(resolved: Resolved, outcome: SimulatedOutcome, end_s: float) -> list[F
             if progress:
                 seen["rebuilt"] = min(progress)
         else:
-            times = int(outcome["counters"]["faults_fired"])
+            times = int(number in of_hosts)
         lifted = None if options.duration is None else options.at + options.duration
         found.append(
             FaultRecord(
@@ -131,3 +167,17 @@ def fired(resolved: Resolved, outcome: SimulatedOutcome, end_s: float) -> list[F
             )
         )
     return found
+
+
+def _fired_of_hosts(resolved: Resolved, outcome: SimulatedOutcome) -> set[int]:
+    """Return which of the cell's faults took effect on a host, by their numbers.
+
+    The core counts those of all hosts together. Each takes effect once, at its time.
+    """
+    numbers = [
+        number
+        for number, options in enumerate(resolved.faults)
+        if (made := fault_package.kinds()[options.what](options).model()) and made.host is not None
+    ]
+    numbers.sort(key=lambda number: resolved.faults[number].at)
+    return set(numbers[: int(outcome["counters"]["faults_fired"])])

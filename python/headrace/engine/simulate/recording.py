@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from headrace.engine import identity
 from headrace.engine.inventory import NODE
@@ -19,7 +19,7 @@ from headrace.plan.trial import Trial
 from headrace.records.energy import Energy, PartEnergy
 from headrace.records.inventory import Inventory
 from headrace.records.nodes import NodeFacts
-from headrace.records.rows import BlockRow, JobRow, PhaseRow
+from headrace.records.rows import LOAD_OVER, BlockRow, JobRow, PhaseRow
 from headrace.records.trial_record import (
     NOT_MODELLED,
     CpuTotals,
@@ -85,7 +85,7 @@ def job_rows(trial: Trial, outcome: SimulatedOutcome, local: bool) -> list[JobRo
 
 def _cause(job: SimulatedJob) -> str | None:
     if job["unfinished"]:
-        return "the sustained load was over"
+        return LOAD_OVER
     return "a read or write of it failed" if job["failed"] else None
 
 
@@ -156,22 +156,25 @@ def record_of(
     rows: list[JobRow],
     environment: JsonObject,
     inventory_of: Callable[[int], Inventory],
+    holding: Collection[tuple[str, str]],
     not_modelled: str | None = None,
 ) -> TrialRecord:
     """Return the record of a simulated trial.
 
-    `rows` are its jobs; `inventory_of` returns the hardware with a number of nodes; `not_modelled`
-    names what the model leaves out.
+    `rows` are its jobs; `inventory_of` returns the hardware with a number of nodes; `holding` are
+    host and volume of the target's devices; `not_modelled` names what the model leaves out.
     """
     warnings = () if not_modelled is None else (Reason(code=NOT_MODELLED, text=not_modelled),)
     end_s = outcome["end_ns"] * 1e-9
     injected = fired(resolved, outcome, end_s)
     reasons = _reasons(outcome, injected)
     ends = [row["end_s"] for row in rows if row["exit"] == "ok"]
+    cut_off = [row["end_s"] for row in rows if row["cause"] == LOAD_OVER] if ends else []
     nodes = [host for host in outcome["hosts"] if host["slots"] > 0]
     which = identity(study, trial, resolved)
     which["run"]["nodes"] = len(nodes)
     drives = tuple(_drive(drive) for drive in outcome["drives"])
+    own = [drive for drive in drives if (drive.host.partition("[")[0], drive.volume) in holding]
     inventory = inventory_of(len(nodes))
     return TrialRecord(
         **which,
@@ -182,9 +185,9 @@ def record_of(
         cause=None if ends else (outcome["broken_off"] or "no job ended"),
         duration_s=end_s,
         stonewall_s=min(ends, default=0.0),
-        last_done_s=max(ends, default=end_s),
-        location={"devices": [f"{drive.host}/{drive.volume}" for drive in drives]},
-        device=_device(drives),
+        last_done_s=max([*ends, *cut_off], default=end_s),
+        location={"devices": [f"{drive.host}/{drive.volume}" for drive in own]},
+        device=_device(own),
         drives=drives,
         cpu=_cpu(nodes, end_s),
         energy=completed(_energy(outcome, drives, resolved), resolved.site, inventory, end_s),

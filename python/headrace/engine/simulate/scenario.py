@@ -83,7 +83,7 @@ def scenario_of(
         _network(made, resolved.site)
     for each in (*made["nodes"], *made["servers"]):
         _read_large(each)
-    inject(made, resolved, dict(stored.place))
+    inject(made, resolved, target, dict(stored.place))
     return made
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.metadata import version
 
 from headrace import workloads as workload_package
-from headrace.engine.inventory import modelled_inventory
+from headrace.engine.inventory import modelled_inventory, volumes_of
 from headrace.engine.modelled_power import of_simulation, power_rows
 from headrace.engine.simulate.outcome import SimulatedOutcome
 from headrace.engine.simulate.recording import block_series, failed_record, job_rows, record_of
@@ -96,6 +96,7 @@ class PreparedTrial:
             rows,
             _environment(),
             self._inventory,
+            volumes_of(self.trial.target, self.resolved),
             not_modelled,
         )
         block = block_series(values)

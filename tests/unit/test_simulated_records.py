@@ -1,0 +1,147 @@
+"""Records of simulated trials: the target's own servers and devices, the server and the time of a
+fault, and what the end of a sustained load cuts off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import report
+from headrace.engine.simulate.scenario import scenario_of
+from headrace.errors import HeadraceError
+from headrace.library import load_study, report_text
+from headrace.metrics import values_of
+from headrace.records.rows import LOAD_OVER
+from headrace.records.sums import job_sums
+from headrace.records.trial_record import TrialRecord, decode
+from headrace.study.load import load_study_text
+from headrace.study.model import Study
+from headrace.study.resolve import resolve
+
+HEAD = """
+headrace = 1
+title = "Simulated"
+"""
+SITE = """
+[site.node]
+count = 2
+link = "1 GbE"
+drives = { os = "sata-7200-500gb" }
+"""
+READ = """
+[workload.read]
+kind = "sequential"
+file_size = "64 MiB"
+"""
+SERVED = """
+[target.store]
+kind = "KIND"
+servers = 3
+bricks = { drive = "samsung-870-evo-1tb" }
+"""
+
+
+def study(text: str) -> Study:
+    return load_study_text(HEAD + text, file=Path("study.toml"), base=Path("/base"))
+
+
+def scenario(text: str, target: str = "store") -> Any:
+    return scenario_of(resolve(study(text), target, "read", {}), target, "read", 1)
+
+
+def simulated(text: str, tmp_path: Path) -> list[TrialRecord]:
+    """Return the records of a study, with the sums over their jobs."""
+    file = tmp_path / "study.toml"
+    file.write_text(HEAD + text, encoding="utf-8")
+    results = load_study(file).simulate(tmp_path / "results")
+    found = sorted(results.glob("trials/*/trial.json"))
+    return [decode(each.read_bytes()) for each in found]
+
+
+@pytest.mark.parametrize("kind", ["hdfs", "glusterfs"])
+def test_servers_are_machines_of_their_own(kind: str) -> None:
+    made = scenario(SITE + SERVED.replace("KIND", kind) + READ)
+    assert [(each["name"], each["count"]) for each in made["servers"]] == [("store-server", 3)]
+    assert made["services"][0]["targets"] == [{"host": "store-server", "volume": "data"}]
+    on_nodes = SERVED.replace("KIND", kind).replace("servers = 3\n", "")
+    assert scenario(SITE + on_nodes + READ)["services"][0]["targets"][0]["host"] == "node"
+
+
+def test_spare_drives_of_a_node_are_no_devices_of_the_target(tmp_path: Path) -> None:
+    text = SITE.replace("count = 2\n", "") + (
+        '[target.disk]\nkind = "block"\ndrive = "seagate-st3750640ns"\nread_ahead = "4 MiB"\n'
+        '[workload.read]\nkind = "sequential"\nfile_size = "256 MiB"\n'
+    )
+    (record,) = simulated(text + "[plan]\nrepeats = { min = 1 }\n", tmp_path)
+    assert {drive.volume for drive in record.drives} == {"disk", "os"}
+    assert record.location["devices"] == ["node/disk"]
+    findings, _ = report(tmp_path / "results", ())
+    assert findings.curves[0].points[0].limit.kind == "device bandwidth"
+
+
+FAULT = """
+[[fault]]
+what = "link-slowed"
+name = "first"
+share = 0.5
+at = "10 ms"
+duration = "1 s"
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "host"),
+    [("", 2), ("server = 0\n", 0), ("server = 1\n", 1), ('server = "store-1"\n', 1)],
+)
+def test_a_fault_affects_the_server_that_is_named(given: str, host: int) -> None:
+    text = SITE + SERVED.replace("KIND", "xrootd") + READ + FAULT
+    assert scenario(text + given)["faults"][0]["host"] == f"store-server[{host}]"
+    with pytest.raises(HeadraceError, match="no server 7; there are: store-0, store-1, store-2"):
+        scenario(text + "server = 7\n")
+
+
+def test_a_fault_after_the_end_has_not_fired(tmp_path: Path) -> None:
+    late = FAULT.replace("10 ms", "1000 s").replace("first", "late")
+    text = SITE + SERVED.replace("KIND", "xrootd") + READ + late + FAULT
+    (record,) = simulated(text + "[plan]\nrepeats = { min = 1 }\n", tmp_path)
+    fired = {fault.name: (fault.fired, fault.struck_s) for fault in record.faults}
+    assert fired == {"late": (0, None), "first": (1, 0.01)}
+    assert [reason.code for reason in record.validity.reasons] == ["fault-did-not-fire"]
+
+
+def test_rates_of_a_sustained_load_are_over_its_whole_time(tmp_path: Path) -> None:
+    text = (
+        '[target.disk]\nkind = "block"\ndrive = "seagate-st3750640ns"\n'
+        '[workload.read]\nkind = "sequential"\nfile_size = "64 MiB"\n'
+        '[run]\nload = "sustained"\nduration = "1500 ms"\n[plan]\nrepeats = { min = 1 }\n'
+    )
+    (record,) = simulated(text, tmp_path)
+    assert record.last_done_s == pytest.approx(1.5) and record.device is not None
+    values = values_of(record)
+    moved = record.device.bytes_read + record.device.bytes_written
+    assert values["device_bytes_per_s"] == pytest.approx(moved / 1.5)
+    assert values["jobs_per_s"] * values["wall_s"] == pytest.approx(1.0)
+
+
+def test_a_job_that_was_cut_off_counts_by_its_time() -> None:
+    whole = {"slot": 0, "node": 0, "start_s": 0.0, "end_s": 8.0, "wall_s": 8.0, "user_s": 4.0}
+    cut = {**whole, "start_s": 8.0, "end_s": 10.0, "wall_s": 2.0, "user_s": 1.0}
+    sums = job_sums([whole, {**cut, "cause": LOAD_OVER}])
+    assert sums["jobs"] == 1.25 and sums["wall_s"] / sums["jobs"] == 8.0
+    assert sums["efficiencies"] / sums["jobs"] == 0.5
+    assert job_sums([whole, cut])["jobs"] == 2
+    assert job_sums([{**cut, "cause": LOAD_OVER}])["jobs"] == 1
+
+
+@pytest.mark.parametrize(
+    ("factor", "heading"), [('"run.nodes" = [1, 2]', "slots × nodes"), ("jobs = [4, 8]", "jobs")]
+)
+def test_points_of_one_load_say_how_they_differ(factor: str, heading: str, tmp_path: Path) -> None:
+    load = '[run]\nload = "sustained"\n' if factor.startswith("jobs") else ""
+    target = SERVED.replace("KIND", "xrootd")
+    text = f"{SITE}{target}{READ}[factors]\n{factor}\nslots = [1, 2]\n{load}"
+    simulated(text + "[plan]\nrepeats = { min = 1 }\n", tmp_path)
+    lines = report_text(tmp_path / "results").splitlines()
+    assert any(heading in line and "limit" in line for line in lines)
