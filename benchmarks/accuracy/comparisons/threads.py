@@ -62,8 +62,11 @@ COMPARISON = Comparison(
     notes=(
         REFUSAL,
         "Rows of one thread are those that the CPU times are learnt from, with another repeat.",
-        "The run of 2026-11-27 predicted two threads with large reads in windows of 128 KiB. They "
-        "go in requests of up to 1280 KiB since, as in Linux (docs/models.md), which was chosen "
-        "when these rows were known: in later runs they are assumptions.",
+        "A first run on 2026-11-27 predicted two threads with large reads in windows of 128 KiB: "
+        "half of the six rows within 14 %, the worst +68 % (RNTuple on the disk). They go in "
+        "requests of up to 1280 KiB since, as in Linux (docs/models.md), which was chosen when "
+        "these rows were known: now they are assumptions.",
+        "What is left for TTrees is CPU time: two threads of RDataFrame take more of it together "
+        "than one, which the model does not know.",
     ),
 )
