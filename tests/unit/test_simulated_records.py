@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from headrace import report
+from headrace.analysis.find import find
+from headrace.analysis.read import read
 from headrace.engine.simulate.scenario import scenario_of
 from headrace.errors import HeadraceError
 from headrace.library import load_study, report_text
@@ -145,3 +147,27 @@ def test_points_of_one_load_say_how_they_differ(factor: str, heading: str, tmp_p
     simulated(text + "[plan]\nrepeats = { min = 1 }\n", tmp_path)
     lines = report_text(tmp_path / "results").splitlines()
     assert any(heading in line and "limit" in line for line in lines)
+
+
+def test_a_factor_that_no_model_knows_is_named(tmp_path: Path) -> None:
+    """Otherwise analysis would find with confidence that its levels make no difference."""
+    text = (
+        SITE.replace("count = 2\n", "")
+        + (
+            '[target.store]\nkind = "xrootd"\nbricks = { drive = "samsung-870-evo-1tb" }\n'
+            '[target.disk]\nkind = "block"\ndrive = "seagate-st3750640ns"\n'
+        )
+        + READ
+        + (
+            '[factors]\ntarget = ["store", "disk"]\n"target.store.threads" = [2, 64]\n'
+            "slots = [1, 2]\n[plan]\nrepeats = { min = 1 }\n"
+        )
+    )
+    told = {
+        (record.target.name, warning.text)
+        for record in simulated(text, tmp_path)
+        for warning in record.validity.warnings
+    }
+    said = "no model knows target.store.threads: its levels are simulated alike"
+    assert told == {("store", said)}
+    assert said in find(read(tmp_path / "results")).warnings

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from headrace.engine import Engine, Run
 from headrace.engine.repeating import Repeating
 from headrace.engine.simulate.checking import cells, problem_of, refusal_of
+from headrace.engine.simulate.effects import unknown_factors
 from headrace.engine.simulate.simulator import Cores, ScenarioRefusal, Simulator
 from headrace.engine.simulate.trials import PreparedTrial
 from headrace.errors import FileProblem, HeadraceError, InterruptedRunError, Problem, StudyError
@@ -59,11 +60,12 @@ class Simulate(Engine):
         run.observer.started(len(run.plan.trials), len(run.plan.trials) - len(left))
         repeating = Repeating(run.study, run.plan, run.store.root, side_by_side=True)
         simulated_s = 0.0
+        unknown = unknown_factors(run.study, cells(run.plan.trials))
         for wave in waves(left, run.study.plan_options.repeats.min):
             needed = [trial for trial in wave if _needed(run, repeating, trial)]
             for at in range(0, len(needed), simulator.at_once):
                 batch = needed[at : at + simulator.at_once]
-                simulated_s += _batch(run, simulator, batch, repeating, simulated_s)
+                simulated_s += _batch(run, simulator, batch, repeating, simulated_s, unknown)
 
 
 def waves(trials: Sequence[Trial], least: int) -> list[list[Trial]]:
@@ -87,14 +89,19 @@ def _needed(run: Run, repeating: Repeating, trial: Trial) -> bool:
 
 
 def _batch(
-    run: Run, simulator: Simulator, trials: list[Trial], repeating: Repeating, before_s: float
+    run: Run,
+    simulator: Simulator,
+    trials: list[Trial],
+    repeating: Repeating,
+    before_s: float,
+    unknown: tuple[str, ...],
 ) -> float:
     """Simulate trials in parallel, record each when it finishes, and return their virtual time.
 
-    `before_s` is the virtual time of the batches before.
+    `before_s` is the virtual time of the batches before, `unknown` names factors without a model.
     """
     virtual_s = 0.0
-    prepared = [PreparedTrial.of(run.study, trial) for trial in trials]
+    prepared = [PreparedTrial.of(run.study, trial, unknown) for trial in trials]
     scenarios = [each.scenario(series=True) for each in prepared]
     for trial in trials[:1]:
         run.observer.trial_started(trial, 0)

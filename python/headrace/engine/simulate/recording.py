@@ -157,14 +157,14 @@ def record_of(
     environment: JsonObject,
     inventory_of: Callable[[int], Inventory],
     holding: Collection[tuple[str, str]],
-    not_modelled: str | None = None,
+    not_modelled: Sequence[str] = (),
 ) -> TrialRecord:
     """Return the record of a simulated trial.
 
     `rows` are its jobs; `inventory_of` returns the hardware with a number of nodes; `holding` are
     host and volume of the target's devices; `not_modelled` names what the model leaves out.
     """
-    warnings = () if not_modelled is None else (Reason(code=NOT_MODELLED, text=not_modelled),)
+    warnings = tuple(Reason(code=NOT_MODELLED, text=text) for text in not_modelled)
     end_s = outcome["end_ns"] * 1e-9
     injected = fired(resolved, outcome, end_s)
     reasons = _reasons(outcome, injected)

@@ -53,13 +53,16 @@ class PreparedTrial:
     study: Study
     trial: Trial
     resolved: Resolved
+    unknown: tuple[str, ...] = ()
+    """Factors of the study that no model knows."""
     _inventories: dict[int, Inventory] = field(default_factory=dict, compare=False, repr=False)
     """By the number of nodes: a trial that is simulated many times has one inventory."""
 
     @classmethod
-    def of(cls, study: Study, trial: Trial) -> PreparedTrial:
+    def of(cls, study: Study, trial: Trial, unknown: tuple[str, ...] = ()) -> PreparedTrial:
         """Resolve the trial's levels. Raises StudyError for levels that are not valid together."""
-        return cls(study, trial, resolve(study, trial.target, trial.workload, trial.levels))
+        resolved = resolve(study, trial.target, trial.workload, trial.levels)
+        return cls(study, trial, resolved, unknown)
 
     def scenario(self, *, series: bool) -> str:
         """Return the scenario for the core as JSON.
@@ -86,8 +89,6 @@ class PreparedTrial:
             return SimulatedTrial(failed, [], [], [])
         values: SimulatedOutcome = json.loads(outcome)
         rows = job_rows(self.trial, values, local=not values["services"])
-        workload = workload_package.kinds()[self.resolved.workload_kind]
-        not_modelled = workload(self.trial.workload, self.resolved.workload_options).not_modelled()
         record = record_of(
             self.study,
             self.trial,
@@ -97,12 +98,22 @@ class PreparedTrial:
             _environment(),
             self._inventory,
             volumes_of(self.trial.target, self.resolved),
-            not_modelled,
+            self._not_modelled(),
         )
         block = block_series(values)
         activity = of_simulation(rows, block)
         power = power_rows(record.energy, record.inventory, activity, record.duration_s)
         return SimulatedTrial(record, rows, block, power)
+
+    def _not_modelled(self) -> list[str]:
+        workload = workload_package.kinds()[self.resolved.workload_kind]
+        said = workload(self.trial.workload, self.resolved.workload_options).not_modelled()
+        alike = [
+            f"no model knows {factor}: its levels are simulated alike"
+            for factor in self.unknown
+            if self.trial.levels.get(factor) is not None
+        ]
+        return alike if said is None else [said, *alike]
 
     def _inventory(self, nodes: int) -> Inventory:
         if nodes not in self._inventories:
