@@ -16,7 +16,7 @@ import pytest
 from headrace.catalog import CatalogEntry, entry
 from headrace.catalog.write_cache import with_write_cache
 from headrace.drives import Fit, Load, fit_drive, read_trace, replay_trace, run_drive
-from headrace.drives.fio import read_fio_results
+from headrace.drives.fio import Observed, read_fio_results
 from headrace.drives.fitted_file import write_fitted
 from headrace.drives.fitting import Fitted, possible
 from headrace.drives.observed_traces import TraceReplay, is_trace, observe_trace
@@ -91,6 +91,63 @@ def test_results_of_a_raid_are_those_of_one(tmp_path: Path) -> None:
     fit = fit_drive(drive, [file], runtime_s=20.0, replay=TraceReplay(raid=raid))
     assert all(each.before == pytest.approx(each.measured) for each in fit.residuals)
     assert not any(each.determined for each in fit.parameters)
+
+
+SHEET = """
+name = "sheet"
+kind = "hdd"
+capacity_bytes = 1_000_000_000_000
+rotation_rpm = 7200
+heads = 6
+rates = {{ outer_bytes_per_s = 110e6 }}
+seek = {{ curve = "sheet", track_to_track_ms = 0.8, average_ms = {seek} }}
+link_bytes_per_s = 270e6
+{more}
+"""
+
+
+def test_what_no_data_sheet_states_is_fitted_without_being_in_the_table(tmp_path: Path) -> None:
+    """A drive of which only the sheet and IOPS are known, the writes one at a time."""
+
+    def drive(seek: float, more: str = "") -> CatalogEntry:
+        file = tmp_path / "sheet.toml"
+        file.write_text(SHEET.format(seek=seek, more=more))
+        return entry("drives", str(file))
+
+    truth = drive(9.6, "buffer.write_cache_extents = 24\nqueue.reordering = 0.6")
+    loads = [
+        {"rw": "randread", "bs": "4k", "iodepth": "1"},
+        {"rw": "randread", "bs": "4k", "iodepth": "32"},
+        {"rw": "randwrite", "bs": "4k", "iodepth": "1"},
+    ]
+    files = [as_fio(tmp_path, truth, number, load) for number, load in enumerate(loads)]
+    start = drive(8.9)
+    fit = fit_drive(start, files, runtime_s=20.0)
+    found = {each.name: each for each in fit.parameters}
+    assert fit.rms_error < 0.02
+    assert found["queue.reordering"].value == pytest.approx(0.6, abs=0.15)
+    assert found["buffer.write_cache_extents"].value == pytest.approx(24, abs=6)
+    # What it begins with are the model's own defaults.
+    sampled = [run_drive(start.table, job.load) for file in files for job in _jobs(file)]
+    stated = drive(8.9, "buffer.write_cache_extents = 64\nqueue.reordering = 0.3")
+    assert [run_drive(stated.table, job.load) for f in files for job in _jobs(f)] == sampled
+    write_fitted(drive(8.9), fit, files, tmp_path / "fitted.toml")
+    buffer = entry("drives", str(tmp_path / "fitted.toml")).table["buffer"]
+    assert isinstance(buffer["write_cache_extents"], int)
+
+
+def test_reads_alone_tell_nothing_of_the_write_cache(tmp_path: Path) -> None:
+    (tmp_path / "sheet.toml").write_text(SHEET.format(seek=8.9, more=""))
+    start = entry("drives", str(tmp_path / "sheet.toml"))
+    file = as_fio(tmp_path, start, 0, LOADS[0])
+    names = [each.name for each in fit_drive(start, [file], runtime_s=5.0).parameters]
+    assert "seek.average_ms" in names and not {"queue.reordering", "buffer.write_cache_extents"} & {
+        *names
+    }
+
+
+def _jobs(file: Path) -> list[Observed]:
+    return read_fio_results(file, 20.0)
 
 
 @pytest.mark.slow

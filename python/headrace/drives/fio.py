@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.errors import FileProblem, StudyError
+from headrace.json_text import json_objects
 from headrace.scenario import Table
 from headrace.units import MOST_BYTES
 
@@ -125,29 +126,15 @@ def read_fio_results(file: Path, runtime_s: float) -> list[Observed]:
 
 
 def _documents(text: str) -> list[object]:
-    """Return the JSON objects in the output of one or several runs. Raises ValueError."""
-    decoder = json.JSONDecoder()
-    documents: list[object] = []
-    failures: list[ValueError] = []
-    at = 0
-    while len(failures) < _MOST_FAILURES and (begin := _OBJECT.search(text, at)):
-        try:
-            content, at = decoder.raw_decode(text, begin.start())
-            documents.append(content)
-        except ValueError as error:
-            failures.append(error)
-            at = begin.end()
-            # fio prints the brace alone; one with text behind it is part of a message.
-            if text[at : at + 1] in ("", "\r", "\n"):
-                raise
+    """Return the results in the output of one or several runs. Raises ValueError, RecursionError
+    for one that is broken or cut off."""
+    documents, broken = json_objects(text)
+    for each in broken:
+        if each.alone or not documents:
+            raise each.error
     if not documents:
-        raise failures[0] if failures else ValueError("no JSON")
+        raise ValueError("no JSON")
     return documents
-
-
-_OBJECT = re.compile(r"(?:(?<=\n)|(?<=\ufeff)|\A)\{")
-_MOST_FAILURES = 100
-"""Lines that begin with a brace and are no JSON, after which no more are tried."""
 
 
 class _Mean(msgspec.Struct):

@@ -7,11 +7,11 @@ The first of these that exists is used (src/ior-output.c of https://github.com/h
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any, cast
 
+from headrace.json_text import json_objects
 from headrace.workloads.mdtest.rates import BYTES, Imported, OutputError, Rate, count
 
 _MIB = 1 << 20
@@ -28,8 +28,6 @@ _MAX = re.compile(r"^\s*Max (?P<access>Write|Read):\s+(?P<rate>\d+(?:\.\d+)?) Mi
 _CSV = re.compile(r"^access,bw\(MiB/s\),")
 _JSON = re.compile(r"^\{", re.MULTILINE)
 _JSON_RATE = re.compile(r'"bw(?:Mean)?MI?B"', re.IGNORECASE)
-_MOST_FAILURES = 100
-"""Lines that begin with a brace and are no JSON, after which no more are tried."""
 
 _Lines = list[tuple[int, str]]
 """Lines of a text with their numbers (1-based)."""
@@ -237,27 +235,13 @@ def _read_json(text: str) -> list[Imported]:
 
 
 def _documents(text: str) -> tuple[list[dict[str, Any]], bool]:
-    """Return the JSON objects that begin a line, and whether every run has its end.
-
-    Messages of the MPI library, or of the job script, may be before, between and after them.
-    """
-    decoder = json.JSONDecoder()
-    documents: list[dict[str, Any]] = []
-    failures: list[OutputError] = []
-    whole, at = True, 0
-    while len(failures) < _MOST_FAILURES and (begin := _JSON.search(text, at)):
-        try:
-            content, at = decoder.raw_decode(text, begin.start())
-            documents.append(content)
-        except (ValueError, RecursionError) as error:
-            line = getattr(error, "lineno", 0)
-            failures.append(OutputError(f"is no JSON of IOR: {error}", line=line))
-            at = begin.end()
-            # IOR prints the brace alone; one with text behind it is a message.
-            whole = whole and text[at : at + 1] not in ("", "\n", "\r")
+    """Return the results in an output, and whether every run has its end."""
+    documents, broken = json_objects(text)
     if not documents:
-        raise failures[0] if failures else OutputError("is no JSON of IOR")
-    return documents, whole
+        error = broken[0].error if broken else "there is none"
+        line = getattr(error, "lineno", 0)
+        raise OutputError(f"is no JSON of IOR: {error}", line=line)
+    return cast("list[dict[str, Any]]", documents), not any(each.alone for each in broken)
 
 
 def _of_document(content: dict[str, Any]) -> list[Imported]:
