@@ -22,6 +22,7 @@ BASE = {
     "refusals",
     "scenario",
     "special_functions",
+    "json_text",
     "_core",
 }
 PLUGINS = {"targets", "workloads", "probes", "meters", "faults", "datasets", "readers"}
@@ -49,6 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     "scenario": set(),
     "document": {"errors", "registry", "toml_lines", "units", "user"},
     "toml_lines": set(),
+    "json_text": set(),
     "refusals": {"registry", "units"},
     "validation": {"document", "errors", "refusals"},
     **dict.fromkeys(("system", "catalog", "published"), BASE),
