@@ -23,6 +23,7 @@ BASE = {
     "scenario",
     "special_functions",
     "json_text",
+    "whole_file",
     "_core",
 }
 PLUGINS = {"targets", "workloads", "probes", "meters", "faults", "datasets", "readers"}
@@ -51,6 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     "document": {"errors", "registry", "toml_lines", "units", "user"},
     "toml_lines": set(),
     "json_text": set(),
+    "whole_file": {"errors"},
     "refusals": {"registry", "units"},
     "validation": {"document", "errors", "refusals"},
     **dict.fromkeys(("system", "catalog", "published"), BASE),

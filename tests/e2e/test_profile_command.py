@@ -90,6 +90,9 @@ def test_a_recording_overwrites_nothing_but_a_recording(workspace: Workspace) ->
     assert refused.returncode == 4, refused.stderr
     assert "head.toml is there and is no recorded profile" in " ".join(refused.stderr.split())
     assert not (workspace.place / "ran").exists()
+    stream = workspace.run("record", "--out", "/dev/stdout", "--", "touch", "ran")
+    assert stream.returncode == 2 and "a profile is a file, not a stream" in stream.stderr
+    assert not Path("/dev/stdout.toml").exists() and not (workspace.place / "ran").exists()
     again = workspace.run("record", "--out", "head-2.toml", "--", "head", "-c", "11", "data.txt")
     assert again.returncode == 0 and "11" in (workspace.place / "head-2.toml").read_text()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import HeadraceError
-from headrace.report.whole_file import write_whole
+from headrace.whole_file import write_whole
 
 
 def test_an_old_file_stays_when_the_new_one_cannot_be_finished(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_an_old_file_stays_when_the_new_one_cannot_be_finished(tmp_path: Path) -
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from headrace.report.whole_file import write_whole
+from headrace.whole_file import write_whole
 def write(part):
     part.write_text("half a")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -50,7 +50,31 @@ def test_a_kill_leaves_the_old_file_and_the_next_write_replaces_it(tmp_path: Pat
 
 
 def test_a_pipe_is_written_directly() -> None:
-    wrote = "from pathlib import Path; from headrace.report.whole_file import write_whole; "
+    wrote = "from pathlib import Path; from headrace.whole_file import write_whole; "
     wrote += "write_whole(Path('/dev/stdout'), lambda file: file.write_text('page'))"
     ended = subprocess.run([sys.executable, "-c", wrote], capture_output=True, text=True)
     assert (ended.stdout, ended.stderr) == ("page", "")
+
+
+def test_a_link_stays_and_leads_to_the_new_file(tmp_path: Path) -> None:
+    (tmp_path / "pages").mkdir()
+    file, link = tmp_path / "pages" / "page.html", tmp_path / "page.html"
+    link.symlink_to(file)
+    for text in ("new", "newer"):  # without a file to lead to, and with one
+        write_whole(link, lambda part, text=text: part.write_text(text))
+        assert link.is_symlink() and file.read_text() == text
+        assert list(file.parent.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("stream", ["/dev/stdout", "/dev/fd/1", "/dev//stdout"])
+def test_a_stream_into_a_file_gets_the_bytes_where_it_is(tmp_path: Path, stream: str) -> None:
+    """What was printed before stays, what is printed later follows, and no link in /dev is
+    replaced."""
+    wrote = "from pathlib import Path; from headrace.whole_file import write_whole; "
+    wrote += "print('before'); "
+    wrote += f"write_whole(Path({stream!r}), lambda file: file.write_text('page\\n')); "
+    wrote += "print('after')"
+    with (tmp_path / "all.txt").open("w") as out:
+        subprocess.run([sys.executable, "-c", wrote], stdout=out, check=True)
+    assert (tmp_path / "all.txt").read_text() == "before\npage\nafter\n"
+    assert Path("/dev/stdout").is_symlink()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from headrace.errors import RefusedError, UsageError
 from headrace.records.place import check_place
+from headrace.whole_file import is_stream
 
-_STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd/")
 _LONGEST_SHOWN = 120
 _HEAD_BYTES = 4096
 """Bytes of a page that hold its title."""
@@ -18,6 +18,8 @@ def check_folder_of(file: Path, option: str) -> None:
     """Raise UsageError if a new file cannot be made in the folder of a path, or has no name."""
     shown = str(file) if len(str(file)) <= _LONGEST_SHOWN else f"{str(file)[:_LONGEST_SHOWN]}…"
     hint = f"name another file with {option}" if option.startswith("-") else "name another file"
+    if is_stream(file):
+        raise UsageError(f"{option} {shown}: is no file", hint=hint)
     if file.name in ("", ".."):
         raise UsageError(f"{option} {shown}: is a folder, not a file", hint=hint)
     try:
@@ -27,8 +29,8 @@ def check_folder_of(file: Path, option: str) -> None:
     if not file.absolute().parent.is_dir():
         raise UsageError(f"{option} {shown}: {file.parent} is no folder", hint="make it first")
     try:
-        # Files are written under a longer name first (report/whole_file.py).
-        file.with_name(f".{file.name}.part").exists()
+        # Files are written under a longer name first (whole_file.py).
+        file.with_name(f".{file.name}.part{file.suffix}").exists()
         folder = file.is_dir()
     except OSError as error:
         raise UsageError(f"{option} {shown}: {error.strerror}", hint=hint) from None
@@ -41,7 +43,7 @@ def check_output(file: Path, option: str) -> None:
 
     Devices and pipes are written to. `option`: the option, or the name of the argument.
     """
-    if str(file.absolute()).startswith(_STREAMS) or _is_special(file):
+    if is_stream(file) or _is_special(file):
         return
     check_folder_of(file, option)
     if file.exists():

@@ -136,8 +136,8 @@ def _write(
     verdict: ProgramVerdict, recording: Recording | None, keep: Path | None, page: Path | None
 ) -> None:
     from headrace.profiles.steps import save
-    from headrace.report.whole_file import write_whole
     from headrace.verdict.page import write_page
+    from headrace.whole_file import write_whole
 
     if keep is not None:
         if recording is not None:

@@ -108,9 +108,9 @@ def screen(
     from headrace.decision.offers import catalog_offers, load_offers, with_catalog
     from headrace.engine.simulate.where import simulator_on
     from headrace.engine.timing import read_timings
-    from headrace.report.whole_file import write_whole
     from headrace.whatif.matrix import full_matrix, simulated_matrix
     from headrace.whatif.screening import ScreenInputs, check_wishes, screened
+    from headrace.whole_file import write_whole
 
     loaded = as_loaded(study)
     source = loaded.study.file
@@ -174,7 +174,7 @@ def calibrate(
     from headrace.calibration.running import check_modelled, learn
     from headrace.calibration.site_file import check_out, site_text, with_site
     from headrace.calibration.verdict import LIMIT
-    from headrace.report.whole_file import write_whole
+    from headrace.whole_file import write_whole
 
     loaded = as_loaded(study)
     root = Path(results) if results is not None else default_results(loaded.study.file)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.catalog.tables import PROFILE_VERSION
-from headrace.errors import HeadraceError
 from headrace.outline.figures import BoundedFigure
 from headrace.outline.open_files import OpenDataFile
 from headrace.outline.steps import files_and_steps
 from headrace.profiles.outlined import amount, label, span
 from headrace.units import format_seconds
+from headrace.whole_file import write_whole
 
 if TYPE_CHECKING:
     from tomlkit.items import InlineTable
@@ -94,14 +94,7 @@ def _inline(values: Mapping[str, object]) -> InlineTable:
 
 def write(outline: Outline, path: Path) -> None:
     """Write the profile, whole or not at all. Raises HeadraceError."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_text(text_of(outline), encoding="utf-8", errors="replace")
-        part.replace(path)
-    except OSError as error:
-        raise HeadraceError(f"{path}: the profile cannot be written: {error.strerror}") from None
-    finally:
-        part.unlink(missing_ok=True)
+    write_whole(path, lambda part: part.write_text(text_of(outline), "utf-8", "replace"))
 
 
 def _head(outline: Outline) -> list[str]:

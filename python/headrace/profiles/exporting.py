@@ -10,6 +10,7 @@ from headrace.errors import HeadraceError, UsageError
 from headrace.profiles.steps import Op, Recording
 from headrace.profiles.summary import sizes_given
 from headrace.profiles.timeline import timeline
+from headrace.whole_file import whole
 
 FORMATS = ("csv", "fio")
 
@@ -22,17 +23,9 @@ def export(recording: Recording, path: Path, format: str, *, software: bool = Fa
         raise UsageError(f"--format: unknown format {format!r}; allowed: {', '.join(FORMATS)}")
     write = _csv if format == "csv" else partial(_fio, out=path)
     try:
-        if path.is_symlink() or (path.exists() and not path.is_file()):  # /dev/stdout, a pipe
-            return write(recording, path, software)
-        part = path.with_name(f".{path.name}.part")
-        try:
-            written = write(recording, part, software)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        return whole(path, lambda part: write(recording, part, software))
     except OSError as error:
         raise HeadraceError(f"{path}: cannot be written: {error.strerror}") from error
-    return written
 
 
 def left_out(recording: Recording, format: str, *, software: bool = False) -> str:

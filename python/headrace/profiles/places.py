@@ -7,8 +7,9 @@ import os
 import tomllib
 from pathlib import Path
 
-from headrace.errors import HeadraceError, RefusedError
+from headrace.errors import HeadraceError, RefusedError, UsageError
 from headrace.profiles.steps import profile_path
+from headrace.whole_file import is_stream
 
 _LONGEST_NAME = 200
 
@@ -18,13 +19,18 @@ def profile_to_write(out: Path | None, name: str, option: str = "--out") -> Path
 
     `out` is the path that the user gave: it may replace a recorded profile, nothing else. Without
     it, use the first free path of `NAME.toml`, `NAME-2.toml` … Raises StudyError for a suffix other
-    than `.toml`, RefusedError for a file that is no recorded profile.
+    than `.toml`, UsageError for a stream, RefusedError for a file that is no recorded profile.
     """
     if out is None:
         # A number and the ending of the steps have room beside this many bytes.
         if len(os.fsencode(name)) > _LONGEST_NAME:
             name = os.fsencode(name)[:_LONGEST_NAME].decode(errors="ignore")
         return free_path(Path(f"{name}.toml"))
+    if is_stream(out):  # its suffix would be added, and a file made in /dev
+        raise UsageError(
+            f"{option} {out}: a profile is a file, not a stream",
+            hint=f"name a file with {option}; headrace profile export writes steps to a stream",
+        )
     path = profile_path(out, option)
     if path.exists() and not _is_recorded(path):
         raise RefusedError(

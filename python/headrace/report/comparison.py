@@ -19,7 +19,7 @@ from headrace.report import bokeh_json, figures, tables, wording
 from headrace.report.html import asset, environment
 from headrace.report.numbers import interval_text, number, percent, value_text
 from headrace.report.text_table import TextTable, WholeText
-from headrace.report.whole_file import write_whole
+from headrace.whole_file import write_whole
 
 ROWS_AT_MOST = 400
 LINES_AT_MOST = 40

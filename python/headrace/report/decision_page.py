@@ -26,7 +26,7 @@ from headrace.report.decision import (
 )
 from headrace.report.html import environment
 from headrace.report.numbers import probability
-from headrace.report.whole_file import write_whole
+from headrace.whole_file import write_whole
 
 ROWS_AT_MOST = 200
 IN_THE_TABLE_OF_YEARS = 8

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from headrace.errors import ExitCode, HeadraceError
-from headrace.report.whole_file import write_errors, write_whole
+from headrace.whole_file import write_errors, write_whole
 
 if TYPE_CHECKING:
     from headrace.analysis.findings import Findings

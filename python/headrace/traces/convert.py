@@ -12,6 +12,7 @@ import numpy as np
 from headrace.errors import FileProblem, StudyError
 from headrace.traces.files import TraceFile, empty
 from headrace.traces.rows import OP_WORDS, UNSEEN_NS, RequestRows, read_rows
+from headrace.whole_file import whole
 
 FORMATS = {"iolog": "fio-iolog", "log": "fio-iolog", "csv": "csv", "parquet": "parquet"}
 """Formats by file suffix."""
@@ -46,22 +47,19 @@ def convert(trace: TraceFile, out: Path, format: str | None = None) -> int:
                 )
             ]
         )
-    direct = out.is_symlink() or (out.exists() and not out.is_file())  # /dev/stdout, a pipe
-    unfinished = out if direct else out.with_name(f".{out.name}.headrace-new")
-    try:
-        count = writers[kind](unfinished, read_rows(trace))
+
+    def write(part: Path) -> int:
+        count = writers[kind](part, read_rows(trace))
         if not count:
             raise empty(trace)
-        if not direct:
-            unfinished.replace(out)
+        return count
+
+    try:
+        return whole(out, write)
     except OSError as error:
         raise StudyError(
             [FileProblem(out, 0, "", "", f"cannot be written: {error.strerror or error}")]
         ) from None
-    finally:
-        if not direct:
-            unfinished.unlink(missing_ok=True)
-    return count
 
 
 @contextmanager

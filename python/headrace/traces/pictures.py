@@ -7,6 +7,7 @@ from pathlib import Path
 from headrace.errors import FileProblem, StudyError
 from headrace.traces.statistics import Statistics
 from headrace.traces.tiles import DrawableTrace, prepare_traces
+from headrace.whole_file import whole
 
 KINDS = ("png", "svg", "html")
 RUNS_AT_MOST = 6
@@ -50,23 +51,23 @@ def draw(all_statistics: list[Statistics], out: Path, labels: list[str] | None =
             ]
         )
     runs = _cells(all_statistics, labels, 2 if kind == "html" else 1)
-    unfinished = out.with_name(f".{out.name}.headrace-new.{kind}")
-    try:
+
+    def write(part: Path) -> None:
         if kind == "html":
             from headrace.traces.page import render
 
-            unfinished.write_text(render(runs), encoding="utf-8")
+            part.write_text(render(runs), encoding="utf-8")
         else:
             from headrace.traces.stills import save
 
-            save(runs, unfinished, kind)
-        unfinished.replace(out)
+            save(runs, part, kind)
+
+    try:
+        whole(out, write)
     except OSError as error:
         raise StudyError(
             [FileProblem(out, 0, "--out", "", f"cannot be written: {error.strerror or error}")]
         ) from None
-    finally:
-        unfinished.unlink(missing_ok=True)
     return [f"{run.label}: {note}" for run in runs for note in run.notes()]
 
 

@@ -6,11 +6,11 @@ import shlex
 from pathlib import Path
 
 from headrace.report.html import environment
-from headrace.report.whole_file import write_whole
 from headrace.units import format_amount, format_bytes, format_seconds
 from headrace.verdict.advice import Advice
 from headrace.verdict.observation import ShareKind
 from headrace.verdict.words import ProgramVerdict, exit_words, percent, share_words
+from headrace.whole_file import write_whole
 
 _COLOURS: dict[ShareKind, str] = {
     "cpu": "on_cpu", "wait-cpu": "wait_cpu", "block": "wait_block", "memory": "wait_block",

@@ -1,0 +1,81 @@
+"""Write a file whole or not at all: under another name beside it, then renamed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from headrace.errors import HeadraceError
+
+_Result = TypeVar("_Result")
+_STREAM = re.compile(r"/dev/(?:(stdout)|(stderr)|fd/(\d+))")
+
+
+def is_stream(file: Path) -> bool:
+    """Return whether a path is an open stream: `/dev/stdout`, `/dev/stderr`, `/dev/fd/N`."""
+    return _descriptor(file) is not None
+
+
+@contextmanager
+def write_errors(file: Path, hint: str | None = None) -> Generator[None]:
+    """Turn an error of the operating system into a message that names the file."""
+    try:
+        yield
+    except OSError as error:
+        message = f"{file} cannot be written: {error.strerror or error}"
+        raise HeadraceError(message, hint=hint) from None
+
+
+def write_whole(file: Path, write: Callable[[Path], object], hint: str | None = None) -> Path:
+    """Write a temporary file and rename it, so that an old file stays until the new one is whole.
+
+    A symbolic link stays, and leads to the new file. A device or a pipe is written directly; an
+    open stream gets the bytes where it is. Raises HeadraceError with this hint.
+    """
+    with write_errors(file, hint):
+        whole(file, write)
+    return file
+
+
+def whole(file: Path, write: Callable[[Path], _Result]) -> _Result:
+    """As `write_whole`, but return what `write` returns, and raise its errors as they are."""
+    stream = _descriptor(file)
+    if stream is not None:
+        return _to_stream(stream, write)
+    # What a link leads to is replaced, never the link: `/dev/stdout` is one.
+    place = file.resolve()
+    if place.exists() and not place.is_file():
+        return write(file)
+    # The suffix stays: what writes pictures looks at it.
+    part = place.with_name(f".{place.name}.part{place.suffix}")
+    try:
+        result = write(part)
+        part.replace(place)
+    finally:
+        part.unlink(missing_ok=True)
+    return result
+
+
+def _descriptor(file: Path) -> int | None:
+    found = _STREAM.fullmatch(os.path.normpath(file.absolute()))
+    if found is None:
+        return None
+    return 1 if found[1] else 2 if found[2] else int(found[3])
+
+
+def _to_stream(descriptor: int, write: Callable[[Path], _Result]) -> _Result:
+    """Opening a stream's path would truncate the file it leads to, and begin at its start."""
+    sys.stdout.flush()
+    with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+        part = Path(folder, "part")
+        result = write(part)
+        with part.open("rb") as made, open(descriptor, "wb", closefd=False) as out:
+            shutil.copyfileobj(made, out)
+    return result
