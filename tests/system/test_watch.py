@@ -274,6 +274,42 @@ def test_reads_of_network_storage(context: TargetContext) -> None:
                 assert longest == StorageWait("network", str(folder))
 
 
+_NAMES = """
+import os, sys, time
+made = sys.argv[1] + "/made"
+while True:
+    os.close(os.open(made, os.O_CREAT | os.O_WRONLY))
+    os.stat(made)
+    os.rename(made, made + " again")
+    os.unlink(made + " again")
+    time.sleep(0.0005)
+"""
+
+
+@needs_root
+@pytest.mark.machine  # its server's mount namespace would hold what other tests have mounted
+@pytest.mark.parametrize("working_directory", [False, True], ids=["absolute", "relative"])
+def test_names_on_network_storage(context: TargetContext, working_directory: bool) -> None:
+    """A job opens, renames and removes files: a FUSE mount makes it wait in an interruptible
+    state."""
+    with standing(made("nfs"), context) as (location, _):
+        (folder,) = location.node_directories
+        begun = [sys.executable, "-c", _NAMES, "." if working_directory else str(folder)]
+        with subprocess.Popen(begun, cwd=folder) as process:
+            try:
+                with Watcher(PidFinder([str(process.pid)]), samples_per_s=400) as watcher:
+                    watcher.watch(1.0)
+                    (job,) = watcher.watch(2.0).jobs
+            finally:
+                process.kill()
+    ledger = job.total.ledger
+    # It sleeps a little by itself.
+    assert ledger.shares["wait_network"] > ledger.shares["other"]
+    assert max(ledger.waits_s, key=lambda wait: ledger.waits_s[wait]) == StorageWait(
+        "network", str(folder)
+    )
+
+
 _AS_ANOTHER_USER = """
 import os, sys
 import headrace.cli._watch_show, headrace.watching.finders.pid, headrace.watching.view

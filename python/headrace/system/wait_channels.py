@@ -40,7 +40,8 @@ _TABLE: tuple[tuple[WaitChannel, str], ...] = (
         WaitChannel("memory"),
         "mem_cgroup_handle_over_high|mem_cgroup_oom|reclaim|shrink|throttle_direct|congestion|swap",
     ),
-    (WaitChannel("fuse", ("fuse", "virtiofs")), "request_wait_answer|fuse_"),
+    # Not fuse_dev_do_read, in which the server itself waits for requests.
+    (WaitChannel("fuse", ("fuse", "virtiofs")), "request_wait_answer|fuse_(?!dev_)"),
     # Lustre before NFS: ptlrpc_set_wait contains rpc_, too.
     (WaitChannel("network", ("lustre",)), "ldlm|osc_|ptlrpc|cl_sync"),
     (WaitChannel("network", ("nfs",)), "rpc_|nfs"),

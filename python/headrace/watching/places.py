@@ -111,6 +111,10 @@ class Places:
         """Return the only mount of these file systems; None when there are several or none."""
         return self._table(pid).only(filesystems)
 
+    def of_path(self, pid: int, path: str) -> StorageWait | None:
+        """Return the storage of a path by the names of mounts: symbolic links are not followed."""
+        return self._table(pid).by_path(path)
+
     def _table(self, pid: int) -> _MountTable:
         try:
             namespace = os.readlink(f"/proc/{pid}/ns/mnt")  # noqa: PTH115
@@ -162,6 +166,15 @@ class _MountTable:
             (self.by_id(each.id) for each in self._mounts.values() if each.device_number == device),
             None,
         )
+
+    def by_path(self, path: str) -> StorageWait | None:
+        """Return the storage of the deepest mount above a path, the last one of several there."""
+        found, length = None, -1
+        for mount in self._mounts.values():  # a later one at the same place lies above
+            directory = str(mount.directory).rstrip("/")
+            if len(directory) >= length and f"{path}/".startswith(f"{directory}/"):
+                found, length = mount, len(directory)
+        return None if found is None else self.by_id(found.id)
 
     def only(self, filesystems: tuple[str, ...]) -> StorageWait | None:
         """Return the one place of some file systems."""

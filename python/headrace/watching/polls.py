@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from headrace.watching.memory import memory_of
 from headrace.watching.peers import Peers
 
 _CALLS: dict[str, dict[bytes, str]] = {
@@ -87,7 +88,7 @@ def _descriptors(pid: int, words: list[bytes]) -> list[int]:
         found = [int(line.split()[1]) for line in lines if line.startswith(b"tfd:")]
     elif kind == "poll":
         number = min(arguments[1], _MOST + 1)
-        memory = _memory(pid, arguments[0], 8 * number)
+        memory = memory_of(pid, arguments[0], 8 * number)
         found = [fd for fd, _, _ in struct.iter_unpack("=ihh", memory) if fd >= 0]
     else:
         found = sorted(
@@ -95,20 +96,12 @@ def _descriptors(pid: int, words: list[bytes]) -> list[int]:
                 8 * at + bit
                 for place in arguments[1:3]  # to read, to write; not the exceptions
                 if place
-                for at, byte in enumerate(_memory(pid, place, (arguments[0] + 7) // 8))
+                for at, byte in enumerate(memory_of(pid, place, (arguments[0] + 7) // 8))
                 for bit in range(8)
                 if byte >> bit & 1 and 8 * at + bit < arguments[0]
             }
         )
     return found if len(found) <= _MOST else []
-
-
-def _memory(pid: int, place: int, size: int) -> bytes:
-    memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.pread(memory, size, place)
-    finally:
-        os.close(memory)
 
 
 def _own_pipes(pid: int, pipes: Iterable[str]) -> bool:

@@ -1,18 +1,21 @@
 """What a sleeping thread waits for, from its state, system call and wait channel (proc(5)).
 
 A thread that sleeps in a read or write of a file waits for the storage of that file. One that
-sleeps in another call (a timer, a lock, a poll) waits for what this call is for. In state D
-(uninterruptible) outside such a call, its wait channel (the kernel function that it sleeps in) and
-the files it has mapped tell. The system call needs the right to trace the process (ptrace(2): its
-owner, or root); without it only state D is seen, and the storage is not known.
+sleeps in another call (a timer, a lock, a poll) waits for what this call is for. Otherwise its wait
+channel (the kernel function that it sleeps in) and the path of its call (open, stat) tell, and in
+state D (uninterruptible) the files it has mapped. The system call needs the right to trace the
+process (ptrace(2): its owner, or root); without it only state D is seen, and the storage is not
+known.
 """
 
 from __future__ import annotations
 
+import contextlib
 import platform
 
-from headrace.system.wait_channels import channel_of
+from headrace.system.wait_channels import WaitChannel, channel_of
 from headrace.watching.ledger import UNKNOWN_STORAGE, State, StorageWait
+from headrace.watching.path_calls import path_of
 from headrace.watching.places import Places
 from headrace.watching.polls import POLLS, Polls
 from headrace.watching.process import ProcessReader
@@ -81,10 +84,9 @@ class StateReader:
             return IDLE
         if words is not None and words[0] == b"running":  # it fell asleep in between
             words = self._call_words(reader, thread)
-        call = _call(words)
         if letter == b"S":
-            return self._interruptible(pid, reader, thread, call)
-        return self._uninterruptible(pid, reader, thread, call)
+            return self._interruptible(pid, reader, thread, words)
+        return self._uninterruptible(pid, reader, thread, words)
 
     def _call_words(self, reader: ProcessReader, thread: int) -> list[bytes] | None:
         """Return the words of `syscall`; None when it may not be read."""
@@ -97,13 +99,16 @@ class StateReader:
             return None
 
     def _interruptible(
-        self, pid: int, reader: ProcessReader, thread: int, call: tuple[int, int] | None
+        self, pid: int, reader: ProcessReader, thread: int, words: list[bytes] | None
     ) -> State:
+        call = _call(words)
         if call is not None and call[0] in _REQUESTS:
             wait = self._places.of_open_files(pid)
             return State(wait) if wait is not None else IDLE
         if call is None or call[0] not in _CALLS:
-            return IDLE
+            # open, stat, close … of FUSE sleep in this state, as its reads do.
+            channel = channel_of(_function(reader, thread))
+            return State(self._network(pid, words, channel)) if channel.filesystems else IDLE
         # Block devices are waited for in state D: a file in this one is a named pipe.
         wait = self._places.of_descriptor(pid, call[1])
         if wait is not None and wait.kind == "network":
@@ -122,14 +127,10 @@ class StateReader:
         return _EVENTS if thread == pid else IDLE
 
     def _uninterruptible(
-        self, pid: int, reader: ProcessReader, thread: int, call: tuple[int, int] | None
+        self, pid: int, reader: ProcessReader, thread: int, words: list[bytes] | None
     ) -> State:
-        try:
-            function = reader.read_thread(thread, "wchan")
-        except (ProcessLookupError, FileNotFoundError):
-            raise
-        except OSError:
-            function = b"0"
+        call = _call(words)
+        function = _function(reader, thread)
         channel = channel_of(function)
         if channel.kind == "memory":
             return State(StorageWait("memory", ""))
@@ -141,9 +142,34 @@ class StateReader:
             wait = self._places.of_descriptor(pid, call[1])
         elif call is not None and call[0] == -1:
             wait = self._places.of_largest_map(pid)
+        elif not channel.filesystems:
+            wait = self._of_path(pid, words)
         if wait is None and channel.filesystems:
-            wait = self._places.of_kind(pid, channel.filesystems) or StorageWait("network", "")
+            wait = self._network(pid, words, channel)
         return State(wait or UNKNOWN_STORAGE, counted)
+
+    def _network(self, pid: int, words: list[bytes] | None, channel: WaitChannel) -> StorageWait:
+        """Return the wait for a network file system whose function a thread sleeps in."""
+        wait = self._of_path(pid, words)
+        if wait is None or wait.kind != "network":  # by a symbolic link, perhaps
+            wait = self._places.of_kind(pid, channel.filesystems)
+        return wait or StorageWait("network", "")
+
+    def _of_path(self, pid: int, words: list[bytes] | None) -> StorageWait | None:
+        with contextlib.suppress(OSError, ValueError):
+            if words is not None and (path := path_of(pid, words)) is not None:
+                return self._places.of_path(pid, path)
+        return None
+
+
+def _function(reader: ProcessReader, thread: int) -> bytes:
+    """Return the kernel function that a thread sleeps in. Raises OSError when it has ended."""
+    try:
+        return reader.read_thread(thread, "wchan")
+    except (ProcessLookupError, FileNotFoundError):
+        raise
+    except OSError:
+        return b"0"
 
 
 def _call(words: list[bytes] | None) -> tuple[int, int] | None:
