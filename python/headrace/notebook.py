@@ -54,7 +54,9 @@ class WhatIf:
         return self.findings.figure
 
     def _repr_html_(self) -> str:
-        rows: str = self.table.to_html(index=False, float_format="{:.4g}".format, border=0)
+        from headrace.library.shown import four_digits
+
+        rows: str = self.table.to_html(index=False, float_format=four_digits, border=0)
         title = escape(self.findings.title)
         return f"<p><strong>{title}</strong>, simulated</p>{rows}{self.figure}"
 

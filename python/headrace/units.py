@@ -187,7 +187,8 @@ def format_seconds(value: float) -> str:
     if value >= 120:
         return f"{int(value) // 60} min {int(value) % 60:02d} s"
     for unit, factor in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if value >= factor:
+        # What rounds to 1000 of the next smaller unit is 1 of this one.
+        if value >= 0.9995 * factor:
             return f"{value / factor:.3g} {unit}"
     return "0 s" if value == 0 else f"{value / 1e-9:.3g} ns"
 

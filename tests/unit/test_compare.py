@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 from headrace.analysis.compare import compare, hedges_g, mean_of
+from headrace.analysis.find import find
 from headrace.analysis.ratio import ratio_of_means
 from headrace.analysis.read import Records, read
 from headrace.errors import RefusedError
@@ -186,6 +187,19 @@ def test_the_ratio_of_means_and_a_mean_are_those_of_scipy(spreads: tuple[float, 
         assert (found.low, found.high, p_value) == pytest.approx(expected, rel=1e-9)
         half = stats.t.ppf(0.95, 4) * stats.sem(b)
         assert mean_of(b, (), 0.9).high == pytest.approx(b.mean() + half, rel=1e-9)
+
+
+def test_a_comparison_has_the_intervals_of_the_report(tmp_path: Path) -> None:
+    """Also of an efficiency near 1, which nothing exceeds."""
+    cells = [{**cell, "nodes": 2} for cell in CELLS]
+    truth = Truth(node_sigma=0.2, device_bytes_per_s=80e6)
+    mine = results(tmp_path / "a", truth, cells=cells, repeats=3)
+    points = {point.slots: point for curve in find(mine).curves for point in curve.points}
+    found = compare(mine, mine).differences
+    assert 1 in {each.a.high for each in found if each.metric == "efficiency"}
+    for each in found:
+        shown = points[each.slots].metrics[each.metric]
+        assert (each.a.low, each.a.high) == pytest.approx((shown.low, shown.high))
 
 
 def test_interval_of_hedges_g_covers_the_truth() -> None:

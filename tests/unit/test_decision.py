@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from headrace.decision.sensitivity import DecisionInputs
 from headrace.decision.wishes import metric_quantity, parse_wishes
 from headrace.errors import RefusedError, StudyError
 from headrace.records.inventory import InventoryItem
-from headrace.report.decision import basis_sentences, headline, reasons
+from headrace.report.decision import as_json, basis_sentences, headline, reasons
 from headrace.whatif.scaling import scaled
 from synthetic_records import Truth, plan_of, write_results
 
@@ -388,6 +389,63 @@ def test_a_limit_of_a_share_that_would_move_the_recommendation_is_in_per_cent(
     assert min(shares) < 0.9 < max(shares)
     (change,) = _answer([records], "efficiency >= 90 %").changes
     assert re.fullmatch(r"a limit of efficiency >= [1-8]\d(\.\d+)? %", change.what)
+
+
+@pytest.mark.parametrize(
+    ("within", "name", "value", "said"),
+    [
+        ("price <= 40_000 EUR", "price", 89_546.8, "89547 EUR"),
+        ("price <= 40_000 EUR", "price", 1_234_567.1, "1234568 EUR"),
+        ("efficiency >= 38 %", "efficiency", 0.370_26, "37.02 %"),
+        ("efficiency >= 38 %", "efficiency", 0.370_3, "37.03 %"),
+        ("usable >= 2 TB", "usable_bytes", 912_207_860_121.6, "0.9122 TB"),
+        ("usable >= 2_000_000 MB", "usable_bytes", 912_207_860_121.6, "912207 MB"),
+        ("power <= 0.55 kW", "power_w", 668.34, "0.6684 kW"),
+        ("wall_s <= 40 ms", "wall_s", 0.046_531, "46.54 ms"),
+        ("nodes <= 2", "nodes", 4.0, "4"),
+    ],
+)
+def test_an_amount_that_is_offered_as_a_limit_lets_the_value_in(
+    within: str, name: str, value: float, said: str
+) -> None:
+    """Also in the unit of the limit, and as `--within` reads it: 8.955e+04 EUR was neither."""
+    known = (*KNOWN, "wall_s")
+    (limit,) = parse_wishes("events/s", within, "EUR", known).limits
+    assert limit.quantity.name == name and limit.written(value) == said
+    again = f"{within.split(limit.sense)[0]} {limit.sense} {said}"
+    assert parse_wishes("events/s", again, "EUR", known).limits[0].holds(value)
+
+
+def test_the_limit_that_is_named_admits_the_configuration_that_is_named(tmp_path: Path) -> None:
+    records = _results(tmp_path / "r", {"a": 0.0, "b": 0.5}, device_bytes_per_s=5e7)
+    (change,) = _answer([records], "efficiency >= 90 %").changes
+    within = change.what.removeprefix("a limit of ")
+    leading = _answer([records], within).choice.leading
+    assert leading is not None and leading.candidate.key == change.leads
+
+
+def test_an_unlimited_life_is_no_number_in_json(tmp_path: Path) -> None:
+    """Nothing is written: the drives last for ever, and the quantiles of that are not NaN."""
+    drive = {"price": 100, "date": 2026, "endurance": "600 TB"}
+    target = {name: {"drives": {"d": 1}, "usable": "1 TB"} for name in ("a", "b")}
+    offers = Offers.model_validate({"drive": {"d": drive}, "target": target})
+    made = _answer([_results(tmp_path / "r", {"a": 0.0, "b": 0.5})], "life >= 5 y", offers)
+    first = made.choice.judged[0].candidate
+    assert first.interval("wear_years") == (np.inf, np.inf)
+    text = json.dumps(as_json(made), allow_nan=False)
+    values = json.loads(text)["configurations"][0]
+    assert values["values"]["wear_years"] is None and "wear_years" not in values["intervals"]
+
+
+def test_the_workload_of_a_mix_that_lacks_what_is_wanted_is_named(tmp_path: Path) -> None:
+    scan = _results(tmp_path / "r", {"a": 0.0, "b": 0.5})
+    cells = [{"target": name, "workload": "seq", "slots": 4} for name in ("a", "b")]
+    moves = Truth(loads_storage=True, job_events=0)
+    seq = read(write_results(tmp_path / "s", plan_of(cells, 4), moves, series=False))
+    assert "rate is unknown for every configuration: trials of seq have no such value" in headline(
+        _answer([scan, seq])
+    )
+    assert _answer([scan, seq], shares={"scan": 1.0}).choice.recommended is not None
 
 
 def test_a_price_for_performance_is_as_uncertain_as_the_performance(tmp_path: Path) -> None:

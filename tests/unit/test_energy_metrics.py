@@ -352,3 +352,27 @@ def test_repeats_do_not_make_a_meter_more_accurate(trials: list[TrialRecord]) ->
     one = frame.iloc[:1].reset_index(drop=True)
     (point,) = make_points(one, trial_metrics(one), {}, options)
     assert point.metrics["energy_wh_per_job"].low == pytest.approx(found.low)
+
+
+def test_jobs_without_events_have_no_events_per_energy(trials: list[TrialRecord]) -> None:
+    with_events = trials[0]
+    sums = {**(with_events.sums or {}), "events": 0, "window_events": 0}
+    without = msgspec.structs.replace(with_events, sums=sums)
+    of_events = {"events_per_s", "energy_j_per_event", "events_per_wh"}
+    assert of_events <= values_of(with_events).keys()
+    assert not of_events & values_of(without).keys()
+
+
+def test_rows_of_prices_have_the_levels_of_their_storage(tmp_path: Path) -> None:
+    cells: list[dict[str, Any]] = [
+        {"target": "disk", "workload": "higgs", "slots": 1, "filesystem": name}
+        for name in ("ext4", "xfs")
+    ]
+    study = '[report.price.disk]\nprice = 50\ncurrency = "EUR"\n'
+    results = write_results(
+        tmp_path / "r", plan_of(cells, 2), Truth(), study_text=f"headrace = 1\n{study}"
+    )
+    (file,) = write_report(results, find(read(results)), ["csv"])
+    rows = list(csv.DictReader(io.StringIO(file.read_text())))
+    priced = [row for row in rows if row["metric"] == "price_eur"]
+    assert sorted(row["level_filesystem"] for row in priced) == ["ext4", "xfs"]

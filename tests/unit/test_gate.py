@@ -221,3 +221,13 @@ def test_repeats_that_were_not_needed_are_not_missing(tmp_path: Path) -> None:
     first = next(each for each in plan_of(CELLS, 5).trials if each.repeat == 0)
     (new / "trials" / first.id).rename(tmp_path / first.id)
     assert headrace.gate(new, base, tolerance="20 %").unusable == ("1 trial without a record",)
+
+
+def test_a_plan_that_cannot_be_read_is_no_damaged_trial(tmp_path: Path) -> None:
+    base, new = made(tmp_path / "base", seed=1), made(tmp_path / "new")
+    assert headrace.gate(new, base).exit_code == ExitCode.OK
+    (new / "plan.parquet").write_bytes(b"cut off")
+    found = headrace.gate(new, base)
+    # Nobody knows how many trials have no record.
+    assert found.unusable == ("no plan that can be read",)
+    assert found.exit_code == ExitCode.INVALID_TRIALS

@@ -116,6 +116,13 @@ def test_much_is_a_reason_and_some_a_warning() -> None:
     assert validity.foreign_load(accepting, much) == ([], [told])
 
 
+def test_minutes_of_cpu_time_are_told_without_an_exponent() -> None:
+    hogs = (ForeignProgram("yes", 1, 1234.0), ForeignProgram("make", 1, 99.7))
+    much = replace(QUIET, foreign_s=1334.0, capacity_s=2000.0, lost_share=0.7, programs=hogs)
+    (told,), _ = validity.foreign_load(RUN, much)
+    assert "(yes: 1234 CPU s, make: 100 CPU s)" in told.text
+
+
 def test_a_hypervisor_that_takes_cpus_is_told_of() -> None:
     (told,), _ = validity.foreign_load(RUN, replace(QUIET, steal_s=5.0, lost_share=0.3))
     assert told.text.startswith("the hypervisor withheld 0.5 of 2 CPUs (steal) while"), told.text

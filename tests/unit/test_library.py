@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,3 +116,42 @@ def test_a_study_from_a_pipe_is_kept_as_it_was_read() -> None:
         assert headrace.load_study(f"/dev/fd/{reader}").text == STUDY
     finally:
         os.close(reader)
+
+
+SEVERAL = """
+headrace = 1
+title = "two workloads, one and two nodes"
+[site.node]
+count = 2
+[target.local]
+kind = "block"
+drive = "samsung-870-evo-1tb"
+[workload.scan]
+kind = "scan"
+data = { shape = "bench", events = 20_000, files = 2 }
+[workload.read]
+kind = "sequential"
+file_size = "4 MiB"
+[factors]
+nodes = [1, 2]
+slots = [1, 2]
+[plan]
+repeats = { min = 1 }
+"""
+
+
+def test_the_table_of_findings_tells_workloads_and_loads_apart(tmp_path: Path) -> None:
+    """Each row has its workload, the metric of that workload, and its load in one column."""
+    study = tmp_path / "study.toml"
+    study.write_text(SEVERAL)
+    results = headrace.simulate(study, tmp_path / "r")
+    findings, _ = headrace.report(results, ())
+    table: Any = findings.table
+    assert set(table["workload"]) == {"scan", "read"}
+    assert not table.duplicated(["workload", "storage", "clients"]).any()
+    assert sorted(table["clients"][table["workload"] == "scan"]) == [1, 2, 2, 4]
+    assert "slots" not in table
+    mains = {"scan": "events_per_s", "read": "asked_bytes_per_s"}
+    for workload, metric in mains.items():
+        assert table[metric][table["workload"] == workload].notna().all()
+    assert "e+" not in findings._repr_html_().split("<svg")[0]  # pyright: ignore[reportPrivateUsage]

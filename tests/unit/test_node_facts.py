@@ -174,6 +174,10 @@ def test_a_node_that_is_lost_makes_a_trial_invalid() -> None:
     (reason,) = node_reasons(RunOptions.model_validate({}), found, RAN, clocks_s=10.0)
     assert reason.code == "node-lost"
     assert reason.text == "node-0 was lost 2.5 s after the release of the jobs: cut"
+    late = msgspec.structs.replace(lost, at_s=1234.5)
+    found = [msgspec.structs.replace(nodes((0.0, 0.1))[0], events=(late,))]
+    (reason,) = node_reasons(RunOptions.model_validate({}), found, RAN, clocks_s=2000.0)
+    assert reason.text.startswith("node-0 was lost 20 min 34 s after the release")
 
 
 @pytest.mark.parametrize(

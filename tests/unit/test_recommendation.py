@@ -13,11 +13,12 @@ from headrace.analysis.find import find
 from headrace.analysis.findings import Estimate, Findings
 from headrace.analysis.read import read
 from headrace.cli.report import report as command
-from headrace.report.answers import rate_figure
+from headrace.report.answers import answers, rate_figure
 from headrace.report.first_screen import filters_of
 from headrace.report.recommendation import Recommendation, recommendation
 from headrace.report.select import shown_curves
 from headrace.report.ticket import ticket_text
+from headrace.report.tidy import tidy_table
 from synthetic_records import Truth, plan_of, write_results
 
 ONE: list[dict[str, Any]] = [
@@ -138,3 +139,40 @@ def test_filters_are_the_factors_that_vary(tmp_path: Path) -> None:
         "Filesystem": {"ext4", "xfs"},
         "Read-ahead": {"128 KiB", "1 MiB"},
     }
+
+
+@pytest.mark.parametrize("fate", ["failed", "invalid"])
+def test_slots_that_were_tried_in_vain_are_not_called_untried(tmp_path: Path, fate: str) -> None:
+    """Four slots are fed; with eight every trial failed, for example for lack of memory."""
+    broken = {trial.index: fate for trial in plan_of(ONE, 4).trials if trial.levels["slots"] == 8}
+    findings, said = found(tmp_path, ONE, broken=broken)
+    assert said.action == "Run 4 slots of higgs on disk; no trial with 8 slots is valid."
+    assert said.measure_next[0] == "8 slots again: no trial with them is valid."
+    (answer,) = answers(findings)
+    assert "at least 4 slots" in answer.sentence
+    assert answer.sentence.split(";")[1].startswith(" no trial with 8 slots is valid.")
+    (row,) = [row for row in rows_of(findings) if row["metric"] == "slots_fed"]
+    assert row["note"].endswith("at least; no trial with 8 slots is valid")
+
+
+def test_clients_that_were_tried_in_vain_are_not_called_untried(tmp_path: Path) -> None:
+    trials = plan_of(ONE, 4).trials
+    broken = {trial.index: "failed" for trial in trials if trial.levels["slots"] in (4, 8)}
+    findings, _ = found(tmp_path, ONE, broken=broken, loads_storage=True, job_events=0)
+    (answer,) = answers(findings)
+    assert "at 2 clients, the most with a valid trial: the rate still grows" in answer.sentence
+    broken |= {trial.index: "failed" for trial in trials if trial.levels["slots"] == 2}
+    findings, _ = found(tmp_path / "one", ONE, broken=broken, loads_storage=True, job_events=0)
+    (answer,) = answers(findings)
+    assert "at 1 client; no trial with 2, 4, 8 clients is valid." in answer.sentence
+
+
+def test_a_ticket_says_how_many_loads_it_leaves_away(tmp_path: Path) -> None:
+    many = [{**ONE[0], "slots": slots} for slots in range(1, 16)]
+    lines = ticket_text(found(tmp_path, many)[0]).splitlines()
+    at = lines.index("(3 more in the report)")
+    assert lines[at - 1].split()[0] == "11" and lines[at + 1].split()[0] == "15"
+
+
+def rows_of(findings: Findings) -> list[dict[str, Any]]:
+    return tidy_table(findings).to_pylist()

@@ -14,7 +14,7 @@ import pytest
 
 from headrace.system.mounts import Mount, parse_mountinfo
 from headrace.system.waiting import wait_until
-from headrace.watching import Watcher, clients
+from headrace.watching import Watcher, clients, view
 from headrace.watching.as_json import line
 from headrace.watching.client_counters import (
     ClientCounts,
@@ -23,9 +23,10 @@ from headrace.watching.client_counters import (
     lustre_counts,
     nfs_counts,
 )
-from headrace.watching.clients import StorageClients
+from headrace.watching.clients import ClientSample, StorageClients
 from headrace.watching.finders.pid import PidFinder
 from headrace.watching.metrics import WatchMetrics
+from headrace.watching.watcher import NodeSample
 
 # As net/sunrpc/stats.c and fs/nfs/super.c print it: Linux 5.3 and later add errors as a 9th number.
 MOUNTSTATS = """\
@@ -224,3 +225,11 @@ def test_requests_that_wait_for_a_fuse_server(silent_fuse: Path) -> None:
     }
     # The first request of a connection, and that of the program.
     assert rows[str(silent_fuse)] == seen == 2
+
+
+@pytest.mark.parametrize(("time_s", "said"), [(1.234, "123ms"), (0.0512, "5.1ms"), (0.0, "")])
+def test_the_time_of_slow_operations_has_no_exponent(time_s: float, said: str) -> None:
+    counts = ClientCounts(read=Operations(10, 1_000_000, time_s))
+    sample = NodeSample(0.0, 1.0, (), 0.0, clients=(ClientSample("/mnt", "nfs", counts, counts),))
+    (told,) = view.clients(sample)
+    assert told == f"nfs /mnt: read 1.00MB/s 10/s {said}".rstrip(), told

@@ -102,3 +102,17 @@ def test_times_for_people() -> None:
         "3 min 20 s",
         "1 h 05 min",
     ]
+
+
+@given(st.floats(min_value=1e-9, max_value=119))
+def test_a_time_for_people_has_no_exponent(value: float) -> None:
+    assert "e" not in format_seconds(value)
+
+
+def test_a_time_that_rounds_to_the_next_unit_has_it() -> None:
+    assert [format_seconds(value) for value in (0.9999, 0.99949, 0.00099999, 9.9999e-7)] == [
+        "1 s",
+        "999 ms",
+        "1 ms",
+        "1 us",
+    ]

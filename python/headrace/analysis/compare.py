@@ -25,7 +25,7 @@ from headrace.analysis.metrics import (
 from headrace.analysis.ratio import ratio_of_means
 from headrace.analysis.read import Records
 from headrace.errors import IncomparableError, RefusedError
-from headrace.metrics import less_is_better
+from headrace.metrics import less_is_better, metric_of
 from headrace.metrics.headline import candidates
 from headrace.special_functions import gammaln, nctdtrinc, stdtrit
 
@@ -267,6 +267,7 @@ def _p_value(pair: _Pair) -> float | None:
 def _difference(pair: _Pair, confidence: float, joint: float) -> Difference:
     """Return the finding, with the ratio's interval at `joint` (jointly.py)."""
     a, b, first = pair.a, pair.b, pair.first
+    highest = metric_of(pair.metric).highest
     trials = a.trials + b.trials
     ratio, p_value = ratio_of_means(a.values, b.values, trials, joint)
     different = (
@@ -283,8 +284,8 @@ def _difference(pair: _Pair, confidence: float, joint: float) -> Difference:
         levels={**levels, "slots": int(first["slots"])},
         slots=int(first["slots"]),
         metric=pair.metric,
-        a=replace(mean_of(a.values, a.trials, confidence), provenance=a.provenance),
-        b=replace(mean_of(b.values, b.trials, confidence), provenance=b.provenance),
+        a=replace(mean_of(a.values, a.trials, confidence, highest), provenance=a.provenance),
+        b=replace(mean_of(b.values, b.trials, confidence, highest), provenance=b.provenance),
         ratio=ratio,
         effect_size=hedges_g(a.values, b.values, trials, confidence),
         p_value=p_value,
@@ -293,14 +294,18 @@ def _difference(pair: _Pair, confidence: float, joint: float) -> Difference:
     )
 
 
-def mean_of(values: np.ndarray, ids: tuple[str, ...], confidence: float) -> Estimate:
-    """Return the mean of some trials' values, with its t interval for two or more."""
+def mean_of(
+    values: np.ndarray, ids: tuple[str, ...], confidence: float, highest: float = math.inf
+) -> Estimate:
+    """Return the mean of some trials' values, with its t interval for two or more, cut at 0 and at
+    the largest possible value as in the report."""
     mean = float(values.mean())
     if len(values) < 2:
         return Estimate(mean, None, None, len(values), "one trial", ids)
     quantile = float(stdtrit(len(values) - 1, 0.5 + confidence / 2))
     half = quantile * float(values.std(ddof=1)) / math.sqrt(len(values))
-    return Estimate(mean, max(0.0, mean - half), mean + half, len(values), "mean, t interval", ids)
+    high = max(mean, min(highest, mean + half))
+    return Estimate(mean, max(0.0, mean - half), high, len(values), "mean, t interval", ids)
 
 
 def hedges_g(a: np.ndarray, b: np.ndarray, ids: tuple[str, ...], confidence: float) -> Estimate:

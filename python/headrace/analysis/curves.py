@@ -23,6 +23,10 @@ def choices(levels: Mapping[str, object]) -> dict[str, object]:
     return {name: level for name, level in levels.items() if not is_load(name)}
 
 
+Family = tuple[str, str, str, frozenset[tuple[str, str]]]
+"""A storage with its choices, at any load: the unit of comparison."""
+
+
 @dataclass(frozen=True)
 class CurveOptions:
     """Options for making curves."""
@@ -37,6 +41,10 @@ class CurveOptions:
         default_factory=dict[str, "Mapping[str, float]"]
     )
     """The headline metric of valid trials, by workload and trial."""
+    failed: Mapping[Family, Collection[int]] = field(
+        default_factory=dict["Family", "Collection[int]"]
+    )
+    """Loads of the trials that failed or are invalid, by family."""
 
 
 def make_curves(
@@ -61,16 +69,32 @@ def make_curves(
                 curve = replace(curve, growth=_growth(family, options))
             if len(groups) > 1 and curve.points:
                 curve = replace(curve, slots_fed=_fed_by_family(family, options))
-            curves.append(curve)
+            curves.append(_with_failed(curve, family, options))
     return curves
 
 
-Family = tuple[str, str, str, frozenset[tuple[str, str]]]
+def _with_failed(curve: Curve, family: Sequence[Point], options: CurveOptions) -> Curve:
+    """Return the curve with the loads above its largest valid one that were tried in vain."""
+    largest = max((point.load for point in family if not point.reasons), default=0)
+    above = {load for load in options.failed.get(family_of(curve), ()) if load > largest}
+    if not above:
+        return curve
+    fed, growth, loads = curve.slots_fed, curve.growth, tuple(sorted(above))
+    return replace(
+        curve,
+        slots_fed=replace(fed, failed_above=loads) if fed is not None and fed.censored else fed,
+        growth=None if growth is None else replace(growth, failed_above=loads),
+    )
 
 
 def family_of(of: Point | Curve) -> Family:
     """Return the unit of comparison, as a key: a storage with its choices, at any load."""
-    return of.workload, of.target, of.provenance, _levels_key(choices(of.levels))
+    return family_key(of.workload, of.target, of.provenance, of.levels)
+
+
+def family_key(workload: str, target: str, provenance: str, levels: Mapping[str, object]) -> Family:
+    """Return the same from its parts; `levels` without target and workload."""
+    return workload, target, provenance, _levels_key(choices(levels))
 
 
 def _fed_by_family(family: Sequence[Point], options: CurveOptions) -> SlotsFed | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from headrace.analysis.curves import Family, family_key
 from headrace.analysis.findings import Estimate, Point, Unanswered
 from headrace.analysis.metrics import trial_metrics
 from headrace.analysis.naming import Kinds
@@ -51,6 +52,24 @@ def distrusted_points(
         for point in make_points(trials, metrics, {}, options)
     ]
     return points, trials, metrics
+
+
+def failed_loads(records: Records) -> dict[Family, set[int]]:
+    """Return the loads of the trials that failed or are invalid, by storage with its choices."""
+    found: dict[Family, set[int]] = {}
+    for row in records.rows:
+        if row["valid"] or row["status"] == "unsupported":
+            continue
+        levels = {
+            name: level
+            for name, level in row["levels"].items()
+            if name not in ("target", "workload")
+        }
+        key = family_key(row["workload"], row["target"], row["provenance"], levels)
+        # A trial that failed has no jobs that say how many clients each of them has.
+        clients = (row["results"] or {}).get("clients")
+        found.setdefault(key, set()).add(int(clients or row["slots"] * row["nodes"]))
+    return found
 
 
 def _without_interval(estimate: Estimate) -> Estimate:

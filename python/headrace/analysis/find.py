@@ -12,7 +12,12 @@ import pandas as pd
 from headrace.analysis.combined import MeasuredCombination, judge_combination, measure_combinations
 from headrace.analysis.combined import p_value_of as combinations_p
 from headrace.analysis.curves import CurveOptions, make_curves
-from headrace.analysis.distrusted import distrusted_points, invalid_trials, unanswered
+from headrace.analysis.distrusted import (
+    distrusted_points,
+    failed_loads,
+    invalid_trials,
+    unanswered,
+)
 from headrace.analysis.effects import MeasuredEffect, judge_effect, measure_effects
 from headrace.analysis.effects import p_value_of as effects_p
 from headrace.analysis.environment import flat, shared_environment, values_by_name
@@ -112,13 +117,11 @@ def find(records: Records, options: FindOptions | None = None) -> Findings:
     headlines = _headlines(trials, metrics, options.metric)
     effects, combinations = _measured(trials, metrics, points, headlines)
     headline = _with_distrusted(headlines.metric, invalid, invalid_metrics, options.metric)
-    curves = make_curves(
-        points,
-        CurveOptions(
-            headline, options.efficiency, options.confidence, _loading(trials), headlines.values
-        ),
-        distrusted,
-    )
+    of_curves = CurveOptions(
+        headline, options.efficiency, options.confidence, _loading(trials), headlines.values,
+        failed_loads(records),
+    )  # fmt: skip
+    curves = make_curves(points, of_curves, distrusted)
     # All comparisons that may name a difference are judged together (multiple comparisons).
     p_values = [
         *(effects_p(each) for each in effects),

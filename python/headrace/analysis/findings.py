@@ -125,6 +125,8 @@ class SlotsFed:
     smallest number is already below it."""
     interpolated_high: float | None = None
     """Where the upper bounds cross it; None when they never do."""
+    failed_above: tuple[int, ...] = ()
+    """Larger numbers that were tried without a valid trial, where `censored`."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,8 @@ class Growth:
     """As in Knee."""
     difference_seen: bool | None = None
     """As in Knee."""
+    failed_above: tuple[int, ...] = ()
+    """Larger numbers that were tried without a valid trial."""
 
 
 @dataclass(frozen=True)
@@ -441,6 +445,8 @@ class StoragePrice:
 
     workload: str
     target: str
+    levels: dict[str, object]
+    """Of that point."""
     label: str
     load: int
     amount: float

@@ -138,21 +138,22 @@ def _metrics_of(records: Records, options: FindOptions) -> Sequence[str]:
 
 
 def _unusable(results: Records) -> tuple[str, ...]:
-    """Return what is missing: damaged records, trials without a record, failed and invalid ones."""
+    """Return what is missing: damaged records, trials without a record, failed and invalid ones,
+    and the plan, without which nobody knows how many trials have no record."""
     statuses: Counter[str] = Counter()
     trials: Any = results.trials
     for status, valid in zip(trials["status"], trials["valid"], strict=True):
         if status == "failed" or (status == "done" and not valid):
             statuses["failed" if status == "failed" else "invalid"] += 1
-    without = max(0, _wanted(results) - len(results.trials) - len(results.warnings))
+    without = max(0, _wanted(results) - len(results.trials) - len(results.damaged))
     found = [
         (statuses["failed"], "failed"),
         (statuses["invalid"], "invalid"),
         (without, "without a record"),
-        (len(results.warnings), "damaged"),
+        (len(results.damaged), "damaged"),
     ]
-    words = (f"{count} trial{'s' if count > 1 else ''} {what}" for count, what in found if count)
-    return tuple(words)
+    words = [f"{count} trial{'s' if count > 1 else ''} {what}" for count, what in found if count]
+    return (*words, *(["no plan that can be read"] if results.plan is None else []))
 
 
 def _wanted(results: Records) -> int:

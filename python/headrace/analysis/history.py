@@ -24,6 +24,7 @@ from headrace.analysis.metrics import (
 )
 from headrace.analysis.read import Records
 from headrace.errors import HeadraceError
+from headrace.metrics import metric_of
 
 _NO_SETTINGS = ("title", "about", "headrace")
 """Fields of a study that change nothing."""
@@ -175,5 +176,6 @@ def _values(
         keep = numbers > 0
         if keep.any():
             trials = tuple(rows["id"].iloc[at[keep]])
-            found.append((name, cell, mean_of(numbers[keep], trials, options.confidence)))
+            highest = metric_of(name).highest
+            found.append((name, cell, mean_of(numbers[keep], trials, options.confidence, highest)))
     return found

@@ -102,6 +102,7 @@ def _priced(curve: Curve, best: Point, known: _Known, inventory: Inventory) -> S
     return StoragePrice(
         workload=curve.workload,
         target=curve.target,
+        levels=best.levels,
         label=curve.label,
         load=best.load,
         amount=known.amount,

@@ -103,7 +103,14 @@ class Candidate:
         """Return the interval of a value that holds this share of the draws."""
         if name not in self.draws:
             return None
-        low, high = np.quantile(self.draws[name], [(1 - share) / 2, (1 + share) / 2])
+        draws, ends = self.draws[name], ((1 - share) / 2, (1 + share) / 2)
+        if not np.isfinite(draws).all():
+            # A drive that nothing is written to lasts for ever: between two infinities nothing can
+            # be interpolated.
+            ordered = np.sort(draws)
+            low, high = (ordered[round(end * (len(ordered) - 1))] for end in ends)
+        else:
+            low, high = np.quantile(draws, ends)
         return float(low), float(high)
 
 

@@ -167,9 +167,26 @@ def _broken(candidate: Candidate, wishes: Wishes) -> tuple[WishLimit, ...]:
 
 def _unknown(candidate: Candidate, wishes: Wishes) -> tuple[tuple[Quantity, str], ...]:
     return tuple(
-        (each, candidate.costs.unknown.get(each.name, "its trials have no such value"))
+        (each, _why_unknown(candidate, each, "its trials"))
         for each in wishes.quantities
         if value_of(candidate, each) is None
+    )
+
+
+def _why_unknown(candidate: Candidate, quantity: Quantity, trials: str) -> str:
+    """Return why a configuration has no value of a quantity; of a mix, which workloads lack it."""
+    if quantity.name in candidate.costs.unknown:
+        return candidate.costs.unknown[quantity.name]
+    having = {
+        each.workload: not np.isnan(each.values.get(quantity.name, (np.nan,))).all()
+        for each in candidate.evidence
+    }
+    lacking = [name for name, has in having.items() if not has]
+    if not lacking or len(lacking) == len(having):
+        return f"{trials} have no such value"
+    return (
+        f"trials of {', '.join(lacking)} have no such value, and it is of a mix of all workloads; "
+        "--mix leaves workloads out"
     )
 
 
@@ -227,7 +244,7 @@ def _excluding(candidates: Sequence[Candidate], wishes: Wishes) -> str:
         return "no configuration has a valid trial of every workload"
     for quantity in wishes.quantities:
         if all(value_of(one, quantity) is None for one in candidates):
-            why = candidates[0].costs.unknown.get(quantity.name, "the trials have no such value")
+            why = _why_unknown(candidates[0], quantity, "the trials")
             return f"{quantity.title} is unknown for every configuration: {why}"
     for limit in wishes.limits:
         values = [value_of(one, limit.quantity) for one in candidates]

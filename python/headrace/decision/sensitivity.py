@@ -157,11 +157,7 @@ def _limit(lead: str, limit: WishLimit, choice: Choice, inputs: DecisionInputs) 
         min(values, key=lambda v: v[0]) if limit.sense == "<=" else max(values, key=lambda v: v[0])
     )
     shown = limit.text.split(limit.sense)[0].strip()
-    unit = limit.currency or limit.quantity.unit
-    if unit == "share":
-        amount, unit = amount * 100, "%"
-    return Change(f"a limit of {shown} {limit.sense} {amount:.4g} {unit}".rstrip(),
-                  first.candidate.key)  # fmt: skip
+    return Change(f"a limit of {shown} {limit.sense} {limit.written(amount)}", first.candidate.key)
 
 
 def _mixes(lead: str, inputs: DecisionInputs, basis: Basis) -> list[Change | None]:

@@ -7,9 +7,10 @@ amount with its unit.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -86,8 +87,21 @@ class WishLimit:
     """Of that unit, in the unit of the quantity's value."""
 
     def written(self, value: float) -> str:
-        """Return a value in the unit in which the limit was given."""
-        return f"{value / self.factor:.4g} {self.unit}".rstrip()
+        """Return a value in the unit in which the limit was given, as `--within` reads it.
+
+        It has four digits or more and is rounded so that a limit of that amount lets the value in.
+        """
+        amount = value / self.factor
+        if not math.isfinite(amount):
+            return "unlimited"
+        decimals = max(0, 3 - math.floor(math.log10(abs(amount)))) if amount else 0
+        rounded = round(amount, decimals)
+        if not replace(self, amount=rounded * self.factor).holds(value):
+            step = 10.0**-decimals
+            rounded = round(rounded + (step if self.sense == "<=" else -step), decimals)
+        text = f"{rounded:.{decimals}f}"
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+        return f"{text} {self.unit}".rstrip()
 
     def holds(self, value: float) -> bool:
         """Return whether a value is within the limit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING, TypeVar
@@ -21,8 +22,8 @@ class ShownFindings(Findings):
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row for each storage and load, in the metrics' own units."""
-        return table_of(self, main_metric_of(self))
+        """One row for each workload, storage and load, in the metrics' own units."""
+        return table_of(self)
 
     @property
     def figure(self) -> str:
@@ -110,14 +111,25 @@ def main_metric_of(findings: Findings) -> str:
     return next((m for each in workloads if (m := main_metric(findings, each))), "efficiency")
 
 
-def table_of(findings: Findings, metric: str) -> pd.DataFrame:
-    """Return one row for each storage and load: the metric, job efficiency, wall time, limit."""
-    names = dict.fromkeys([metric, "efficiency", "wall_s"])
+def table_of(findings: Findings) -> pd.DataFrame:
+    """Return one row for each workload, storage and load: the main metric of each workload, job
+    efficiency, wall time, limit.
+
+    There is a column of workloads where there are several. Where any load is counted in clients,
+    all are: one node has as many clients as slots.
+    """
+    from headrace.report.wording import main_metric
+
+    workloads = list(dict.fromkeys(curve.workload for curve in findings.curves))
+    mains = [metric for each in workloads if (metric := main_metric(findings, each))]
+    names = dict.fromkeys([*mains, "efficiency", "wall_s"])
+    axis = "clients" if any(curve.axis == "clients" for curve in findings.curves) else "slots"
     return _frame(
         {
+            **({"workload": curve.workload} if len(workloads) > 1 else {}),
             "storage": curve.name,
-            curve.axis: point.load,
-            **{name: e.value for name in names if (e := point.metrics.get(name)) is not None},
+            axis: point.load,
+            **{name: e.value if (e := point.metrics.get(name)) else math.nan for name in names},
             "limit": point.limit.kind,
         }
         for curve in findings.curves
@@ -131,9 +143,16 @@ def _frame(rows: Iterable[dict[str, object]]) -> pd.DataFrame:
     return pd.DataFrame(list(rows))
 
 
+def four_digits(value: float) -> str:
+    """Return a number as the report writes it: `1 068 021`, never `1.068e+06`."""
+    from headrace.report.numbers import number
+
+    return number(value, 4)
+
+
 def _html(table: pd.DataFrame) -> str:
     made: str = table.head(ROWS_AT_MOST).to_html(
-        index=False, float_format="{:.4g}".format, border=0
+        index=False, float_format=four_digits, border=0, na_rep="–"
     )
     left = len(table) - ROWS_AT_MOST
     return made if left <= 0 else f"{made}<p>and {left} more rows in <code>.table</code></p>"

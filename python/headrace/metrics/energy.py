@@ -20,6 +20,12 @@ def _wh(energy_j: float | None) -> float | None:
     return None if energy_j is None else energy_j / JOULES_PER_WH
 
 
+def _events_per_wh(trial: RecordedTrial) -> float | None:
+    """Return events over energy; None for jobs that count no events."""
+    events = trial.sum("events")
+    return ratio(events, _wh(trial.record.energy.total_j)) if events > 0 else None
+
+
 def _energy_delay(trial: RecordedTrial) -> float | None:
     """Return the energy per job times its mean wall time (Gonzalez and Horowitz, 1996)."""
     per_job_j = ratio(trial.record.energy.total_j, trial.jobs)
@@ -204,7 +210,7 @@ EVENTS_PER_WH = Metric(
     title="Events per energy",
     unit="events/Wh",
     scale="prefixed",
-    value=lambda trial: ratio(trial.sum("events"), _wh(trial.record.energy.total_j)),
+    value=_events_per_wh,
     needs="energy of the whole site, and events",
     provenance=_provenance,
     relative_uncertainty=_site_uncertainty,

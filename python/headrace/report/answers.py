@@ -34,6 +34,7 @@ from headrace.report.wording import (
     plural,
     provenance_of,
     storage_of,
+    untried_text,
     varied,
 )
 
@@ -192,7 +193,8 @@ def _fed_sentence(family: list[Curve], fed: SlotsFed, with_note: str, confidence
     what = f"of {curve.workload} at {percent(fed.efficiency)} job efficiency{with_note}"
     interval = f" ({confidence} interval: {fed_interval(fed)})" if _worth_saying(fed) else ""
     if fed.censored:
-        return f"{where} at least {plural(fed.slots, noun)} {what}{interval}; more were not tried."
+        more = untried_text(fed.failed_above, noun)
+        return f"{where} at least {plural(fed.slots, noun)} {what}{interval}; {more}."
     beyond = f"{beyond_text(fed.why)}{_not_storage(fed.why)}"
     if fed.slots:
         return f"{where} {plural(fed.slots, noun)} {what}{interval}; beyond, {beyond}."
@@ -261,15 +263,19 @@ def _growth_sentence(curve: Curve, growth: Growth, with_note: str, confidence: s
     clients, most = plural(growth.enough, "client"), "least" if less else "most"
     gives = f"{storage_of(curve)} gives {curve.workload} {rate(highest)}"
     if len(growth.clients) == 1:
-        said = f"{gives}{with_note} at {clients}; no other number of clients was tried."
+        other = "no other number of clients was tried"
+        if growth.failed_above:
+            other = untried_text(growth.failed_above, "client")
+        said = f"{gives}{with_note} at {clients}; {other}."
     elif growth.difference_seen is False:
         said = (
             f"{gives} at {most}{with_note}: no difference is seen between {growth.clients[0]} "
             f"and {last} clients."
         )
     elif growth.beyond == "untried":
+        tried = "the most with a valid trial" if growth.failed_above else "the most that were tried"
         said = (
-            f"{gives}{with_note} at {clients}, the most that were tried: the "
+            f"{gives}{with_note} at {clients}, {tried}: the "
             f"{shown.within if less else 'rate'} still {'falls' if less else 'grows'} with them."
         )
     else:

@@ -344,11 +344,9 @@ def _as_json(each: JudgedConfiguration) -> dict[str, object]:
         "probability_within_limits": each.feasible,
         "probability_best": each.best,
         "pareto": each.pareto,
-        "values": {
-            name: (None if math.isinf(value) else value) for name, value in candidate.points.items()
-        },
+        "values": {name: _finite(value) for name, value in candidate.points.items()},
         "intervals": {
-            name: list(found)
+            name: [_finite(end) for end in found]
             for name in candidate.points
             if (found := candidate.interval(name)) and found[0] != found[1]
         },
@@ -372,3 +370,8 @@ def _as_json(each: JudgedConfiguration) -> dict[str, object]:
             for evidence in candidate.evidence
         ],
     }
+
+
+def _finite(value: float) -> float | None:
+    """Return a value for JSON, which has no infinity: an unlimited life is null."""
+    return value if math.isfinite(value) else None

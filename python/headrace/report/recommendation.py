@@ -27,6 +27,7 @@ from headrace.report.wording import (
     plural,
     provenances,
     storage_of,
+    untried_text,
 )
 
 
@@ -101,7 +102,7 @@ def _action(curve: Curve, mine: list[Curve], metric: str | None) -> str:
     noun, fed = axis_noun(curve), curve.slots_fed
     if fed is not None and fed.slots:
         run = f"run {plural(fed.slots, noun)} of {curve.workload}"
-        more = "; more were not tried" if fed.censored else ", no more"
+        more = f"; {untried_text(fed.failed_above, noun)}" if fed.censored else ", no more"
         return f"Take {storage}, and {run}{more}." if words or len(mine) > 1 else (
             f"{run[0].upper()}{run[1:]} on {storage}{more}."
         )  # fmt: skip
@@ -232,7 +233,10 @@ def _next(findings: Findings, curve: Curve, mine: list[Curve]) -> list[str]:
     found: list[str] = []
     noun, loads = axis_noun(curve), sorted({point.load for point in curve.points})
     fed = curve.slots_fed
-    if fed is not None and fed.censored and fed.slots:
+    if fed is not None and fed.failed_above and fed.slots:
+        loads_again = ", ".join(map(str, fed.failed_above))
+        found.append(f"{loads_again} {noun}s again: no trial with them is valid.")
+    elif fed is not None and fed.censored and fed.slots:
         more = f"{2 * fed.slots} and {4 * fed.slots} {noun}s"
         found.append(f"More {noun}s: {fed.slots} are still fed. Try {more}.")
     elif fed is not None and not fed.slots and fed.smallest > 1:

@@ -51,8 +51,8 @@ def _wrapped(head: str, text: str) -> list[str]:
 def _table(curve: Curve, metric: str | None) -> list[str]:
     """Return one line for each load of the curve, with aligned columns."""
     title = show(metric).within if metric is not None else "rate"
-    points = curve.points
-    if len(points) > _LINES_AT_MOST:
+    points, left = curve.points, max(0, len(curve.points) - _LINES_AT_MOST)
+    if left:
         points = (*points[: _LINES_AT_MOST - 1], points[-1])
     dealt = load_columns(points)
     headings = (heading.replace("\n", " ") for heading in dealt)
@@ -68,10 +68,13 @@ def _table(curve: Curve, metric: str | None) -> list[str]:
         for index, point in enumerate(points)
     ]
     widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]) - 1)]
-    return [
+    lines = [
         "  ".join([*(cell.rjust(width) for cell, width in zip(row, widths, strict=False)), row[-1]])
         for row in rows
     ]
+    if left:
+        lines.insert(-1, f"({left} more in the report)")
+    return lines
 
 
 def _rate(point: Point, metric: str | None) -> str:

@@ -187,6 +187,7 @@ def _price_rows(findings: Findings) -> list[TidyRow]:
             workload=each.workload,
             target=each.target,
             clients=each.load,
+            levels=_levels(each.levels),
             note=f"{each.label}; {each.what}",
             trials=" ".join(each.trials),
         )
@@ -226,7 +227,7 @@ def _curve_rows(curve: Curve) -> list[TidyRow]:
             )
         )
     if curve.slots_fed is not None:
-        rows += _fed_rows(shared, curve.slots_fed)
+        rows += _fed_rows(shared, curve.slots_fed, wording.axis_noun(curve))
     if (growth := curve.growth) is not None:
         tried = ", ".join(
             f"{count}: {rate:.6g}" for count, rate in zip(growth.clients, growth.rates, strict=True)
@@ -272,9 +273,9 @@ def _bounds(found: Knee | Growth) -> tuple[float | None, float | None]:
     )
 
 
-def _fed_rows(shared: TidyRow, fed: SlotsFed) -> list[TidyRow]:
+def _fed_rows(shared: TidyRow, fed: SlotsFed, noun: str) -> list[TidyRow]:
     note = f"at {fed.efficiency:g} job efficiency; " + (
-        "at least; more were not tried" if fed.censored else fed.why
+        f"at least; {wording.untried_text(fed.failed_above, noun)}" if fed.censored else fed.why
     )
     if not fed.slots:
         note += f"; fewer than {fed.smallest}, the smallest number tried"

@@ -4,7 +4,7 @@ choices.py make sentences of them."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -221,6 +221,14 @@ def fed_interval(fed: SlotsFed) -> str:
     if fed.high == 0 or (fed.censored and fed.low == fed.slots):
         return ""
     return range_text(fed.low, fed.high, fed.smallest, open_above=fed.open_above)
+
+
+def untried_text(failed_above: Sequence[int], noun: str) -> str:
+    """Return what is known above the largest number with a valid trial: it was not tried, or no
+    trial of it counts."""
+    if not failed_above:
+        return "more were not tried"
+    return f"no trial with {', '.join(map(str, failed_above))} {noun}s is valid"
 
 
 def fed_words(fed: SlotsFed, noun: str) -> str:

@@ -121,7 +121,9 @@ def foreign(sample: NodeSample) -> list[str]:
 
 def _operations(name: str, done: Operations, interval_s: float) -> str:
     rate = f" {_rate(done.bytes / interval_s)}" if done.bytes else ""
-    each = f" {1e3 * done.time_s / done.number:.2g}ms" if done.number and done.time_s else ""
+    each_ms = 1e3 * done.time_s / done.number if done.number else 0.0
+    digits = ".0f" if each_ms >= 10 else ".2g"
+    each = f" {each_ms:{digits}}ms" if each_ms else ""
     return f"{name}{rate} {done.number / interval_s:.0f}/s{each}"
 
 

@@ -8,6 +8,7 @@ from headrace.engine.measure.job_pool import PoolResult
 from headrace.records.nodes import NodeFacts, start_spread_s
 from headrace.records.trial_record import NODE_LOST, Reason
 from headrace.study.model import RunOptions
+from headrace.units import format_seconds
 
 ALWAYS_ALLOWED_S = 0.1
 """Start spread that is always allowed: what scheduling of processes alone causes on a busy node."""
@@ -39,7 +40,7 @@ def lost_reasons(nodes: Sequence[NodeFacts]) -> list[Reason]:
 
 def _lost(node: NodeFacts) -> Reason:
     event = node.events[-1]
-    when = f"{event.at_s:.3g} s after the release of the jobs"
+    when = f"{format_seconds(event.at_s)} after the release of the jobs"
     if event.at_s < 0:
         when = "before the release of the jobs"
     return Reason(code=NODE_LOST, text=f"{node.name} was lost {when}: {event.cause}")
@@ -71,7 +72,7 @@ def _clocks(nodes: Sequence[NodeFacts], most_s: float, clocks_s: float) -> list[
         elif abs(clock.drift_s or 0.0) > MOST_DRIFT * clocks_s + 2 * clock.uncertainty_s:
             text = (
                 f"the clock of {node.name} changed by {clock.drift_s:.3g} s within "
-                f"{clocks_s:.3g} s: it was set, or the machine stood still"
+                f"{format_seconds(clocks_s)}: it was set, or the machine stood still"
             )
             found.append(Reason(code="clock-step", text=text))
     return found

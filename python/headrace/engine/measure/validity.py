@@ -222,7 +222,8 @@ def _took(found: Interference) -> str:
 
 def _named(program: ForeignProgram) -> str:
     processes = f"{program.processes} processes, " if program.processes > 1 else ""
-    return f"{program.name}: {processes}{program.cpu_s:.2g} CPU s"
+    cpu_s = f"{program.cpu_s:.0f}" if program.cpu_s >= 10 else f"{program.cpu_s:.2g}"
+    return f"{program.name}: {processes}{cpu_s} CPU s"
 
 
 def clients_saturated(found: Interference) -> list[Reason]:
