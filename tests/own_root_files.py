@@ -111,6 +111,73 @@ void write_unflushed(const char *tree_file)
    }
    file.WriteTObject(&tree, "data"); // unlike TTree::Write, this flushes no basket
 }
+struct Hit { float x = 0; int id = 0; std::vector<float> charges; };
+struct Track { float pt = 0; std::vector<Hit> hits; };
+void write_records(const char *file, const char *with_bitset)
+{
+   auto model = ROOT::RNTupleModel::Create();
+   auto tracks = model->MakeField<std::vector<Track>>("tracks");
+   auto best = model->MakeField<Hit>("best");
+   auto vector = model->MakeField<ROOT::RVec<float>>("vector");
+   auto point = model->MakeField<std::array<double, 3>>("point");
+   auto text = model->MakeField<std::string>("text");
+   auto either = model->MakeField<std::variant<float, int>>("either");
+   auto writer = ROOT::RNTupleWriter::Recreate(std::move(model), "data", file);
+   for (int i = 0; i < 300; ++i) {
+      tracks->clear();
+      for (int j = 0; j < i % 4; ++j) {
+         tracks->push_back({i + 0.25f * j, {}});
+         for (int k = 0; k < j; ++k)
+            tracks->back().hits.push_back({float(k), i, {1.f * i, 2.f}});
+      }
+      *best = {0.5f * i, i, std::vector<float>(i % 3, i)};
+      vector->assign(i % 3, i);
+      *point = {1. * i, 2. * i, 3. * i};
+      *text = std::string(i % 7, 'a');
+      *either = i;
+      writer->Fill();
+      if (i % 100 == 99)
+         writer->CommitCluster();
+   }
+   writer.reset();
+   auto odd = ROOT::RNTupleModel::Create();
+   odd->MakeField<std::bitset<16>>("bits");
+   odd->MakeField<float>("x");
+   ROOT::RNTupleWriter::Recreate(std::move(odd), "data", with_bitset)->Fill();
+}
+void write_friends(const char *name, const char *other)
+{
+   int x, y;
+   {
+      TFile file(other, "recreate");
+      TTree tree("other", "");
+      tree.Branch("y", &y);
+      for (y = 0; y < 50; ++y)
+         tree.Fill();
+      file.Write();
+   }
+   TFile file(name, "recreate");
+   TTree tree("data", "");
+   tree.Branch("x", &x);
+   for (x = 0; x < 50; ++x)
+      tree.Fill();
+   tree.AddFriend("other", other);
+   file.Write();
+}
+void write_short_numbers(const char *name)
+{
+   TFile file(name, "recreate");
+   TTree tree("data", "");
+   Double32_t d;
+   Float16_t f;
+   tree.Branch("d", &d, "d/d");
+   tree.Branch("f", &f, "f/f");
+   for (int i = 0; i < 100; ++i) {
+      d = f = i;
+      tree.Fill();
+   }
+   file.Write();
+}
 """
 
 
@@ -134,6 +201,26 @@ def written_by_root(shared_folder: Path, compression: int = 101) -> tuple[Path, 
     return folder / f"tree-{compression}.root", folder / f"ntuple-{compression}.root"
 
 
+def records_by_root(shared_folder: Path) -> Path:
+    """A file whose RNTuple has records, lists of records, arrays and strings, in three clusters."""
+    return written_by_root(shared_folder)[0].with_name("records.root")
+
+
+def bits_by_root(shared_folder: Path) -> Path:
+    """A file whose RNTuple has a std::bitset, which RDataFrame cannot open."""
+    return written_by_root(shared_folder)[0].with_name("bits.root")
+
+
+def friends_by_root(shared_folder: Path) -> Path:
+    """A file whose TTree has a friend, in a file that is found from its own folder only."""
+    return written_by_root(shared_folder)[0].with_name("friends.root")
+
+
+def short_numbers_by_root(shared_folder: Path) -> Path:
+    """A file whose TTree has a Double32_t `d` and a Float16_t `f`."""
+    return written_by_root(shared_folder)[0].with_name("short.root")
+
+
 def unflushed_by_root(shared_folder: Path) -> Path:
     """A file whose TTree has its baskets in its own metadata."""
     return written_by_root(shared_folder)[0].with_name("unflushed.root")
@@ -145,7 +232,10 @@ def _write_by_root(folder: Path) -> None:
         "import ROOT, sys; ROOT.gInterpreter.Declare('#include \"write.hpp\"')\n"
         "for each in sys.argv[1:]: "
         "ROOT.write(f'tree-{each}.root', f'ntuple-{each}.root', int(each))\n"
-        "ROOT.write_unflushed('unflushed.root')"
+        "ROOT.write_unflushed('unflushed.root')\n"
+        "ROOT.write_records('records.root', 'bits.root')\n"
+        "ROOT.write_short_numbers('short.root')\n"
+        "ROOT.write_friends('friends.root', 'other.root')"
     )
     command = [sys.executable, "-P", "-c", code, *map(str, COMPRESSIONS)]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)

@@ -9,6 +9,8 @@ LEAST_DRIVES: dict[int, int] = {0: 2, 1: 2, 5: 3, 6: 4, 10: 4}
 """btrfs accepts a raid10 of two drives, which is no RAID 10."""
 SMALLEST_CHUNK_BYTES = 512
 """One sector: the smallest chunk that a model takes."""
+MOST_CHUNK_BYTES = 1 << 30
+"""Largest chunk that a model takes."""
 
 
 def check_drives(level: RaidLevel, drives: int) -> None:

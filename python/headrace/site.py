@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, cast
+from typing import Annotated, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
-from headrace.raid import SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
-from headrace.units import MOST_DRIVES, MOST_HOSTS, MOST_PORTS, Bytes, BytesPerS, Seconds
+from headrace.raid import MOST_CHUNK_BYTES, SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
+from headrace.units import (
+    MOST_DRIVES,
+    MOST_HOSTS,
+    MOST_PORTS,
+    Bytes,
+    BytesPerS,
+    Seconds,
+    parse_bytes_per_s,
+)
 
 PageReclaim = Literal["two_lists", "workingset", "mglru"]
 ReadAheadRules = Literal["on_demand", "two_windows", "large_folios"]
@@ -94,7 +109,11 @@ class SiteDrive(RaidTuning):
     count: int = Field(1, ge=1, le=MOST_DRIVES)
     raid: RaidLevel | None = Field(None, description="RAID level of several drives")
     chunk: Bytes | None = Field(
-        None, ge=SMALLEST_CHUNK_BYTES, description="bytes on one drive before the next one's turn"
+        None,
+        ge=SMALLEST_CHUNK_BYTES,
+        le=MOST_CHUNK_BYTES,
+        multiple_of=SMALLEST_CHUNK_BYTES,
+        description="bytes on one drive before the next one's turn",
     )
 
     @model_validator(mode="after")
@@ -107,10 +126,42 @@ class SiteDrive(RaidTuning):
         return self
 
 
+LEAST_LINK_BYTES_PER_S = 1000.0
+"""Slowest link: over one much slower, a request takes longer than virtual time counts."""
+
+
+def link_text(text: str) -> tuple[int, str, float | None]:
+    """Return the ports of a link that is written as text, such as `4 x 1 GbE`, its name in the
+    catalog, and the rate of a port where the text states one.
+
+    Raises ValueError for a number of ports or a rate that no link has.
+    """
+    count, times, each = text.rpartition(" x ")
+    ports = int(count) if count.strip().isdecimal() else 0
+    if times and not 1 <= ports <= MOST_PORTS:
+        raise ValueError(f'"{count}" is no number of ports; allowed: 1 to {MOST_PORTS}')
+    try:
+        rate = parse_bytes_per_s(each)
+    except ValueError:
+        rate = None
+    if rate is not None and rate < LEAST_LINK_BYTES_PER_S:
+        raise ValueError("too slow a link; at least 1 kB/s")
+    return (ports if times else 1), each.strip().lower().replace(" ", "-"), rate
+
+
+def _is_link(link: str | SiteLink | None) -> str | SiteLink | None:
+    """Return the link. Raises ValueError for a text that is none."""
+    if isinstance(link, str):
+        link_text(link)
+    return link
+
+
 class SiteLink(Section):
     """A network link."""
 
-    rate: BytesPerS = Field(125e6, gt=0, description="of one port, in each direction")
+    rate: BytesPerS = Field(
+        125e6, ge=LEAST_LINK_BYTES_PER_S, description="of one port, in each direction"
+    )
     latency: Seconds = Field(
         0.0,
         ge=0,
@@ -152,7 +203,7 @@ class SiteNodes(Section):
         "(needs root)",
     )
     drives: dict[str, str | SiteDrive] = Field(default_factory=dict[str, "str | SiteDrive"])
-    link: str | SiteLink | None = None
+    link: Annotated[str | SiteLink | None, AfterValidator(_is_link)] = None
     page_reclaim: PageReclaim | None = Field(None, description=_PAGE_RECLAIM)
     read_ahead_rules: ReadAheadRules | None = Field(None, description=_READ_AHEAD_RULES)
 
@@ -183,7 +234,7 @@ class SiteServer(Section):
     memory: Bytes | None = Field(
         None, gt=0, description="measured: memory of the server with its page cache (needs root)"
     )
-    link: str | SiteLink | None = Field(
+    link: Annotated[str | SiteLink | None, AfterValidator(_is_link)] = Field(
         None,
         description='"1 GbE", "4 x 1 GbE", or a table; measured: as the nodes have it when not '
         "given",
@@ -401,7 +452,8 @@ class SiteLeaf(Section):
 
     nodes: int = Field(ge=1, le=MOST_HOSTS, description="nodes at each leaf switch")
     uplink: BytesPerS = Field(
-        gt=0, description="of all links of a leaf to the core switch together, in each direction"
+        ge=LEAST_LINK_BYTES_PER_S,
+        description="of all links of a leaf to the core switch together, in each direction",
     )
 
 

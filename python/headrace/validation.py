@@ -121,17 +121,18 @@ class Problems:
 
 
 def _booleans_for_numbers(
-    table: Mapping[str, object], made: BaseModel
+    table: Mapping[str, object], made: BaseModel | Mapping[str, object]
 ) -> Iterator[tuple[FieldPath, bool, str]]:
     """Yield every true or false that pydantic takes for 1 or 0: its place, it, and the problem."""
     for name, value in table.items():
-        field = getattr(made, name, None)
+        # A dictionary has tables by names, such as those of servers.
+        field = made.get(name) if isinstance(made, Mapping) else getattr(made, name, None)
         if isinstance(value, bool) and type(field) in (int, float):
             whole = "whole " if type(field) is int else ""
             yield (name,), value, f"must be a {whole}number"
-        elif isinstance(value, dict) and isinstance(field, BaseModel):
+        elif isinstance(value, dict) and isinstance(field, (BaseModel, dict)):
             for place, given, problem in _booleans_for_numbers(
-                cast("dict[str, object]", value), field
+                cast("dict[str, object]", value), cast("BaseModel | dict[str, object]", field)
             ):
                 yield (name, *place), given, problem
 

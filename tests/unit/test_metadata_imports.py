@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace.cli import make_app
-from headrace.errors import ExitCode, StudyError
+from headrace.errors import ExitCode, HeadraceError, StudyError
 from headrace.workloads.mdtest.imported import read_results
 from headrace.workloads.mdtest.phases import TITLES
 from headrace.workloads.mdtest.rates import Imported
@@ -181,6 +181,20 @@ def test_ior_as_text(version: str, summary: bool, tmp_path: Path) -> None:
     assert found.rates["write"].mean == 1750.5 * MIB
     assert found.rates["write"].stddev == 250.25 * MIB
     assert found.rates["read"].mean == 475798 * MIB
+
+
+def test_ior_that_is_cut_anywhere_gives_no_other_rate(tmp_path: Path) -> None:
+    text = ior_output("3.3.0", {"read": [5342.25, 5342.25]})
+    seen: set[bool] = set()
+    for end in range(len(text)):
+        try:
+            found = read_results(written(tmp_path, text[:end]))
+        except HeadraceError:
+            continue
+        for result in found:
+            assert result.rates["read"].mean == pytest.approx(5342.25 * 2**20, rel=1e-3), end
+            seen.add(result.whole)
+    assert seen == {True, False}, "a result without the last iteration is said to lack something"
 
 
 def test_ior_that_read_alone_has_no_write(tmp_path: Path) -> None:

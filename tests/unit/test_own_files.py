@@ -57,6 +57,10 @@ def make_truncated(folder: Path) -> None:
     (folder / "a.root").write_bytes(whole[: len(whole) // 2])
 
 
+def make_short_text(folder: Path) -> None:
+    (folder / "a.root").write_text("a.root\n")
+
+
 def make_zero(folder: Path) -> None:
     (folder / "a.root").touch()
 
@@ -92,6 +96,7 @@ WRONG: dict[str, tuple[Callable[[Path], None], str, str, str]] = {
     "missing": (make_nothing, '["a.root"]', "data.files[0]", "no such file"),
     "missing, not in an array": (make_nothing, '"a.root"', "data.files", "no such file"),
     "no ROOT file": (make_text, '["a.root"]', "data.files[0]", "no ROOT file"),
+    "a list of files": (make_short_text, '["a.root"]', "data.files[0]", "no ROOT file"),
     "truncated": (make_truncated, '["a.root"]', "data.files[0]", "truncated"),
     "of no bytes": (make_zero, '["a.root"]', "data.files[0]", "is empty"),
     "a folder without files": (
@@ -168,6 +173,15 @@ def test_what_is_wrong_with_the_columns_is_named(
     [fault] = caught.value.problems
     assert fault.field == f"workload.mine.{field}".rstrip(".")
     assert words in str(fault)
+
+
+def test_a_file_that_is_cut_anywhere_is_truncated(tmp_path: Path) -> None:
+    whole = write_user_file(tmp_path / "whole.root").read_bytes()
+    cut = tmp_path / "cut.root"
+    for end in (5, 40, 100, 300, 500, len(whole) // 2, len(whole) - 200, len(whole) - 1):
+        cut.write_bytes(whole[:end])
+        with pytest.raises(HeadraceError, match=f"cut.root: truncated: {end} bytes long"):
+            tree_facts(cut, None)
 
 
 def test_every_damaged_file_is_named_up_to_five(tmp_path: Path) -> None:

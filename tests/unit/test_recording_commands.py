@@ -3,6 +3,7 @@ lines of 80 columns. A mistake is one message, and nothing is started or left.""
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -132,6 +133,18 @@ def test_a_mistake_is_refused_before_anything_starts(
     assert (ended, "Traceback" in said) == (code, False), said
     assert words in said
     assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "line", ["record -- true", "profile show p.toml", "validate study.toml", "run study.toml"]
+)
+def test_a_current_directory_that_is_gone(headrace: Headrace, tmp_path: Path, line: str) -> None:
+    (tmp_path / "gone").mkdir()
+    os.chdir(tmp_path / "gone")  # the fixture restores the directory
+    (tmp_path / "gone").rmdir()
+    code, _, said = headrace(line)
+    assert (code, "Traceback" in said) == (2, False), said
+    assert "the current directory has been removed" in said
 
 
 def test_what_is_written_anew(headrace: Headrace) -> None:

@@ -3,9 +3,11 @@ fault, and what the end of a sustained load cuts off."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from headrace import report
@@ -171,3 +173,36 @@ def test_a_factor_that_no_model_knows_is_named(tmp_path: Path) -> None:
     said = "no model knows target.store.threads: its levels are simulated alike"
     assert told == {("store", said)}
     assert said in find(read(tmp_path / "results")).warnings
+
+
+def test_series_of_a_drive_add_up_to_its_totals_until_the_end_of_the_run(tmp_path: Path) -> None:
+    target = '[target.disk]\nkind = "block"\ndrive = "sata-7200-500gb"\n'
+    text = target + READ + "[plan]\nrepeats = { min = 1 }\n[run]\nslots = 3\n"
+    (record,) = simulated(text + 'series_interval = "1 s"\n', tmp_path)
+    (folder,) = (tmp_path / "results" / "trials").iterdir()
+    rows = pq.read_table(folder / "series" / "block.parquet").to_pylist()
+    ends = [row["time_s"] for row in rows]
+    spans = [end - begin for begin, end in pairwise([0.0, *ends])]
+    assert ends[-1] == record.duration_s
+    assert 0 < spans[-1] < 1
+    moved = sum(row["read_bytes_per_s"] * span for row, span in zip(rows, spans, strict=True))
+    (drive,) = record.drives
+    assert moved == pytest.approx(drive.bytes_read)
+    calls = sum(row["read_iops"] * span for row, span in zip(rows, spans, strict=True))
+    assert calls == pytest.approx(drive.requests_read)
+    busy = sum(row["busy"] * span for row, span in zip(rows, spans, strict=True))
+    assert busy == pytest.approx(drive.busy_s, rel=1e-6)
+
+
+def test_power_is_level_while_jobs_compute_alike_until_the_end(tmp_path: Path) -> None:
+    target = '[target.disk]\nkind = "block"\ndrive = "samsung-870-evo-1tb"\n'
+    work = '[workload.read]\nkind = "analysis"\ndata = { events = 60_000, files = 1 }\n'
+    text = target + work + '[plan]\nrepeats = { min = 1 }\n[run]\nseries_interval = "300 ms"\n'
+    (record,) = simulated(text, tmp_path)
+    (folder,) = (tmp_path / "results" / "trials").iterdir()
+    rows = pq.read_table(folder / "series" / "power.parquet").to_pylist()
+    nodes = [row for row in rows if row["channel"] == "nodes"]
+    assert nodes[-1]["time_s"] == record.duration_s
+    assert len(nodes) > 2
+    watts = [row["power_w"] for row in nodes]
+    assert watts == pytest.approx([watts[0]] * len(watts))

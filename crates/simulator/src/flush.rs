@@ -115,6 +115,7 @@ impl World<'_> {
         self.mounts[mount as usize].pumping = false;
         if let Mounted::Volume(volume) = mounted {
             let now = self.now;
+            self.sample(volume);
             self.volumes[volume as usize].queue.unplug(now);
             if wrote {
                 self.set_drive_timer(volume);

@@ -83,6 +83,7 @@ impl World<'_> {
             Request { tag: io.tag(), op: DriveOp::Flush, sector: 0, sectors: 0, fua: false };
         let now = self.now;
         let io = SubmittedIo { request, process: op.process, sync: true };
+        self.sample(volume);
         self.volumes[volume as usize].queue.submit_io(now, io);
         self.set_drive_timer(volume);
     }

@@ -16,6 +16,7 @@ import pkgutil
 import select
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -136,12 +137,24 @@ def _ended_by(error: OSError) -> ExitCode:
         shown = name if len(name) <= 60 else f"{name[:40]}...{name[-17:]}"
         complain(HeadraceError(f"{shown}: the name is too long"))
         return ExitCode.BAD_INPUT
+    if error.errno == errno.ENOENT and _without_folder():
+        complain(HeadraceError("the current directory has been removed; change to another one"))
+        return ExitCode.BAD_INPUT
     if error.errno not in _FULL:
         raise error
     silence_output()
     where = f" ({error.filename})" if error.filename else ""
     complain(HeadraceError(f"output cannot be written: {error.strerror}{where}"))
     return ExitCode.RUN_FAILED
+
+
+def _without_folder() -> bool:
+    """Return whether the current directory has been removed, or cannot be reached."""
+    try:
+        Path.cwd()
+    except OSError:
+        return True
+    return False
 
 
 def main() -> None:

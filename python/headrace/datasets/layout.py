@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import uproot.const
 
+from headrace.datasets.ntuple_columns import field_places
 from headrace.datasets.spec import DatasetSpec
 from headrace.datasets.trees import branches_by_path, opened, unique_names
 from headrace.errors import HeadraceError
@@ -193,6 +194,10 @@ def layout_of_dataset(spec: DatasetSpec) -> FileLayout:
     return _layout_of(spec.model_dump_json())
 
 
+_MOST_PIECES = 5_000_000
+"""Most baskets or pages of a simulated file: they take some 2.5 GB of memory."""
+
+
 @cache
 def _sample_layout(few_json: str) -> FileLayout:
     """Return the layout of a sample file: data sets that differ in their length share it."""
@@ -213,6 +218,13 @@ def _layout_of(spec_json: str) -> FileLayout:
     events, size = stop - start, cluster_events(spec)
     by_cluster = _clusters(sample.pieces, size, by_column=spec.format == "rntuple")
     whole = [cluster for cluster in by_cluster if cluster.events == size] or by_cluster
+    pieces = max(len(cluster.pieces) for cluster in whole) * -(-events // size)
+    if pieces > _MOST_PIECES:
+        raise HeadraceError(
+            f"data: {events:,} events in a file have {pieces:,} baskets or pages; at most "
+            f"{_MOST_PIECES:,} are simulated",
+            hint="more files, or fewer events",
+        )
     placement: Placement[_Planned] = Placement(spec.order, stream(spec.seed, "placement", 0))
     after = _PAGE_CHECKSUM_BYTES if spec.format == "rntuple" else 0
     end = min(piece.offset for piece in sample.pieces)
@@ -314,11 +326,11 @@ def _baskets(tree: Any, descriptor: int) -> list[Piece]:
 
 def _pages(ntuple: Any) -> list[Piece]:
     pieces: list[Piece] = []
-    fields = ntuple.field_records
+    fields = field_places(ntuple.field_records)
     for number, column in enumerate(ntuple.column_records):
-        name, flat = _field_path(fields, column.field_id)
+        name, flat = fields[int(column.field_id)].column, fields[int(column.field_id)].once
         if column.type in uproot.const.rntuple_index_types:
-            name, flat = f"{name}.offsets", True
+            name = f"{name}.offsets"
         for summary, columns in zip(ntuple.cluster_summaries, ntuple.page_link_list, strict=True):
             cluster_first, cluster_entries = int(summary.num_first_entry), int(summary.num_entries)
             begin = 0
@@ -334,21 +346,3 @@ def _pages(ntuple: Any) -> list[Piece]:
                 )
                 begin += elements
     return pieces
-
-
-def _field_path(fields: Any, number: int) -> tuple[str, bool]:
-    """Return a field's name and whether it has one value per event.
-
-    The values of a collection have the collection's name.
-    """
-    names: list[str] = []
-    flat = True
-    while True:
-        record = fields[number]
-        if record.field_name == "_0":
-            flat = False
-        else:
-            names.append(str(record.field_name))
-        if record.parent_field_id == number:
-            return ".".join(reversed(names)), flat
-        number = record.parent_field_id

@@ -18,6 +18,8 @@ _PLAIN = {
     "ULong64_t": "unsigned long long",
     "Float_t": "float",
     "Double_t": "double",
+    "Float16_t": "float",  # fewer bytes on disk
+    "Double32_t": "double",
     "int8_t": "signed char",
     "uint8_t": "unsigned char",
     "int16_t": "short",

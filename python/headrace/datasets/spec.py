@@ -6,7 +6,8 @@ import hashlib
 import json
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticKnownError
 
 from headrace.units import MOST_FILES, Bytes
 
@@ -59,6 +60,22 @@ class DatasetSpec(BaseModel):
         0.01, ge=0, le=1, description="fraction of events that are Higgs to four leptons"
     )
     seed: int = Field(1, ge=0, description="seed of the events")
+
+    @field_validator("events", "files", mode="before")
+    @classmethod
+    def _whole_number(cls, given: object) -> object:
+        if isinstance(given, bool):  # not a count of 1, which files or events would not fit
+            raise PydanticKnownError("int_type")
+        return given
+
+    @model_validator(mode="after")
+    def _spread_over_files(self) -> DatasetSpec:
+        if self.files > self.events:
+            raise ValueError(
+                f"files ({self.files}) is more than events ({self.events}): each file has one at "
+                "least"
+            )
+        return self
 
     @property
     def key(self) -> str:

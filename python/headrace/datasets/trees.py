@@ -5,6 +5,7 @@ A tree is a TTree or an RNTuple. The events themselves are not read.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,9 +45,15 @@ _TTREES = ("TTree", "TNtuple", "TNtupleD")
 """TTree, and ROOT's classes of it for numbers alone (`TNtuple::Fill(x, y, …)`)."""
 
 
+_HEAD = struct.Struct(">4xi4x8s")
+"""The first fields of a ROOT file: version, begin, end."""
+_LARGE = 1_000_000
+"""Files larger than 2 GB have 64 bits of the end, and this added to their version."""
+
+
 @dataclass(frozen=True)
 class Column:
-    """A branch of a TTree with baskets of its own, or a top-level field of an RNTuple."""
+    """A branch of a TTree with baskets of its own, or a field of an RNTuple (ntuple_columns.py)."""
 
     name: str
     """Unique in the tree: the branch's own name, or its path when the name is ambiguous."""
@@ -100,21 +107,43 @@ def opened(path: Path) -> Generator[Any]:
     try:
         if path.is_dir():
             raise IsADirectoryError(21, "is a directory")
-        if not path.stat().st_size:
-            raise HeadraceError(f"{path}: is empty")
+        _check_head(path)
         handle: Any = uproot.open(located)
     except OSError as error:
+        if error.errno is None:  # uproot's own, of a file that ends too early
+            raise _damaged(path, error) from error
         raise HeadraceError(f"{path}: {(error.strerror or str(error)).lower()}") from error
     except HeadraceError:
         raise
     except Exception as error:
         # A damaged file can raise almost any exception from the decoder.
-        raise HeadraceError(f"{path}: no ROOT file, or damaged: {_first_line(error)}") from error
+        raise _damaged(path, error) from error
     with handle:
-        end, size = int(handle.file.fEND), path.stat().st_size
-        if size < end:
-            raise HeadraceError(f"{path}: truncated: {size} bytes long, but its header says {end}")
         yield handle
+
+
+def _damaged(path: Path, error: BaseException) -> HeadraceError:
+    return HeadraceError(f"{path}: no ROOT file, or damaged: {_first_line(error)}")
+
+
+def _check_head(path: Path) -> None:
+    """Raise HeadraceError for a file that is empty, does not begin as ROOT's do, or is truncated.
+
+    uproot names neither: it fails where it misses bytes.
+    """
+    with path.open("rb") as file:
+        head = file.read(_HEAD.size)
+    size = path.stat().st_size
+    if not size:
+        raise HeadraceError(f"{path}: is empty")
+    if not head.startswith(b"root"):
+        raise HeadraceError(f'{path}: no ROOT file: it does not begin with "root"')
+    if len(head) < _HEAD.size:
+        raise HeadraceError(f"{path}: truncated: {size} bytes long")
+    version, place = _HEAD.unpack(head)
+    end = int.from_bytes(place if version >= _LARGE else place[:4], "big")
+    if size < end:
+        raise HeadraceError(f"{path}: truncated: {size} bytes long, but its header says {end}")
 
 
 def _first_line(error: BaseException) -> str:
@@ -320,19 +349,14 @@ def branch_kind(branch: Any) -> Literal["numbers", "objects", "unknown"]:
 
 
 def ntuple_columns(ntuple: Any) -> Iterator[Column]:
-    """Yield the top-level fields of an RNTuple."""
-    from headrace.datasets.ntuple_columns import fields_of, top_level
+    """Yield the columns of an RNTuple: top-level fields, and members of records."""
+    from headrace.datasets.ntuple_columns import column_of_field, fields_of
 
     plain = fields_of(ntuple)
     stored: dict[str, int] = {}
     memory: dict[str, int] = {}
     pieces: dict[str, int] = {}
-    of_field = top_level(ntuple)
-    types = {
-        str(record.field_name): str(record.type_name)
-        for number, record in enumerate(ntuple.field_records)
-        if int(record.parent_field_id) == number
-    }
+    of_field = column_of_field(ntuple)
     for number, record in enumerate(ntuple.column_records):
         name = of_field[int(record.field_id)]
         for columns in ntuple.page_link_list:
@@ -342,9 +366,11 @@ def ntuple_columns(ntuple: Any) -> Iterator[Column]:
                 bits = abs(int(page.num_elements)) * int(record.nbits)
                 memory[name] = memory.get(name, 0) + -(-bits // 8)
     for name in dict.fromkeys(of_field.values()):
-        kind = "numbers" if name in plain else "objects"
+        field = plain.get(name)
+        kind = "objects" if field is None else "numbers"
+        flat = field is not None and numbers_of(field.type_name) is not None
         sizes = stored.get(name, 0), memory.get(name, 0), pieces.get(name, 0)
-        yield Column(name, name, kind, *sizes, numbers_of(types[name]) is not None)
+        yield Column(name, name, kind, *sizes, flat)
 
 
 def said_compression(handle: Any) -> tuple[Codec, int]:

@@ -185,8 +185,23 @@ def _wanted(layout: FileLayout, reader: Reader, columns: Sequence[str] | None) -
         names |= {f"n{column.partition('_')[0]}" for column in columns}
         names |= {column.partition(".")[0] for column in columns}
     if layout.header_bytes:
-        return [piece for piece in layout.pieces if _field(piece) in names]
+        needed = _with_offsets(names)
+        return [
+            piece
+            for piece in layout.pieces
+            if piece.column in needed or piece.column.removesuffix(".offsets") in names
+        ]
     return [piece for piece in layout.pieces if piece.column in names]
+
+
+def _with_offsets(names: Collection[str]) -> set[str]:
+    """Return columns of an RNTuple, and the offsets of the lists that they are members of."""
+    found = set(names)
+    for name in names:
+        above = name
+        while above := above.rpartition(".")[0]:
+            found.add(f"{above}.offsets")
+    return found
 
 
 def _cluster_ends(pieces: Iterable[Piece], events: int, is_ntuple: bool) -> list[int]:

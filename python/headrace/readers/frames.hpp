@@ -11,7 +11,7 @@ namespace headrace {
 struct OwnFrame {
    std::unique_ptr<OwnTree> tree;
    std::unique_ptr<ROOT::RDataFrame> frame;
-   std::vector<std::string> paths; // those of OwnTree or, of an RNTuple, the fields
+   std::vector<std::string> paths; // those of OwnTree or, of an RNTuple, of fields_of
    std::vector<std::string> names; // RDataFrame's; empty when it has no such column
    std::vector<std::string> types;
    std::vector<std::string> known; // every name that RDataFrame has
@@ -26,11 +26,16 @@ struct OwnFrame {
          compression = opened(file)->GetCompressionSettings();
          const auto reader = ROOT::RNTupleReader::Open(name, file);
          events = reader->GetNEntries();
-         for (const auto &field : reader->GetDescriptor().GetTopLevelFields()) {
-            paths.push_back(field.GetFieldName());
-            candidates.push_back({field.GetFieldName()});
+         for (const auto &[path, type] : fields_of(reader->GetDescriptor())) {
+            paths.push_back(path);
+            candidates.push_back({path});
          }
-         frame = std::make_unique<ROOT::RDataFrame>(name, file);
+         try {
+            frame = std::make_unique<ROOT::RDataFrame>(name, file);
+         } catch (const std::out_of_range &) { // ROOT: of a std::bitset, whichever columns are read
+            throw std::runtime_error("RDataFrame cannot take a field of the RNTuple apart, such as a std::bitset; "
+                                     "reader = \"event-loop\" and reader = \"uproot\" can");
+         }
       } else {
          tree = std::make_unique<OwnTree>(file, name);
          compression = tree->file->GetCompressionSettings();
@@ -149,6 +154,8 @@ inline ROOT::RDF::RNode taking_all(ROOT::RDF::RNode node, Lanes &lanes, const st
 inline long long loop_frame(OwnFrame &own, Lanes &lanes, const std::vector<std::string> &types, long long first, long long stop,
                             std::size_t offset_bytes)
 {
+   if (own.events == 0) // RDataFrame crashes on an RNTuple without events
+      return 0;
    return *taking_all(*own.frame, lanes, types, first, stop, offset_bytes).Count();
 }
 

@@ -512,6 +512,9 @@ struct OwnTree {
       tree = file->Get<TTree>(tree_name.c_str());
       if (!tree)
          throw std::runtime_error("has no tree " + tree_name);
+      // A friend's file need not lie where the jobs run: ROOT then fails, and RDataFrame crashes.
+      if (auto *friends = tree->GetListOfFriends())
+         friends->Delete();
       collect(tree->GetListOfBranches(), nullptr, "");
    }
 
@@ -601,14 +604,47 @@ struct OwnTree {
    }
 };
 
-// Names and types of the top-level fields of an RNTuple.
+// The columns of a field of an RNTuple, by the rule of ntuple_columns.py: the field itself or, of a
+// record and of a list of records, each member. The type is empty for what is not one number, or one
+// list of numbers, per event; `lists`: the lists above the field, 2 for any other form.
+inline void fields_below(const ROOT::RNTupleDescriptor &descriptor, const ROOT::RFieldDescriptor &field, const std::string &name,
+                         int lists, std::vector<std::pair<std::string, std::string>> &found)
+{
+   using Structure = ROOT::ENTupleStructure;
+   const auto structure = field.GetStructure();
+   const std::string &type = field.GetTypeName();
+   const bool repeated = field.GetNRepetitions() > 0;
+   if (structure == Structure::kVariant) {
+      found.emplace_back(name, "");
+      return;
+   }
+   if (field.GetLinkIds().empty()) {
+      const bool plain = structure == Structure::kPlain && !repeated && lists < 2;
+      found.emplace_back(name, !plain ? "" : lists == 0 ? type : "std::vector<" + type + ">");
+      return;
+   }
+   if (structure == Structure::kCollection) {
+      const bool vector = type.empty() || type.rfind("std::vector<", 0) == 0 || type.rfind("ROOT::VecOps::RVec<", 0) == 0;
+      lists += vector ? 1 : 2;
+   } else if (structure != Structure::kRecord || repeated) {
+      lists = 2;
+   }
+   for (const auto &below : descriptor.GetFieldIterable(field))
+      fields_below(descriptor, below, structure == Structure::kRecord ? name + "." + below.GetFieldName() : name, lists, found);
+}
+
+// Names and types of the columns of an RNTuple.
+inline std::vector<std::pair<std::string, std::string>> fields_of(const ROOT::RNTupleDescriptor &descriptor)
+{
+   std::vector<std::pair<std::string, std::string>> found;
+   for (const auto &field : descriptor.GetTopLevelFields())
+      fields_below(descriptor, field, field.GetFieldName(), 0, found);
+   return found;
+}
+
 inline std::vector<std::pair<std::string, std::string>> ntuple_fields(const std::string &file, const std::string &name)
 {
-   const auto reader = ROOT::RNTupleReader::Open(name, file);
-   std::vector<std::pair<std::string, std::string>> found;
-   for (const auto &field : reader->GetDescriptor().GetTopLevelFields())
-      found.emplace_back(field.GetFieldName(), field.GetTypeName());
-   return found;
+   return fields_of(ROOT::RNTupleReader::Open(name, file)->GetDescriptor());
 }
 
 // Every tree of a file in its last cycle, with its directory and class.

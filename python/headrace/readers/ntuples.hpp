@@ -31,23 +31,50 @@ struct VectorView : View {
    }
 };
 
+// A member of the records in a list. ROOT has a view of one record's member: the values are copied.
+template <class T>
+struct MemberView : View {
+   ROOT::RNTupleCollectionView list;
+   ROOT::RNTupleView<T> member;
+   ROOT::RVec<T> values;
+   MemberView(ROOT::RNTupleCollectionView &&of, const std::string &name) : list(std::move(of)), member(list.GetView<T>("_0." + name)) {}
+   void load(std::uint64_t entry, Column &column) override
+   {
+      values.clear();
+      for (const auto index : list.GetCollectionRange(entry))
+         values.push_back(member(index));
+      column.data = values.data();
+      column.count = values.size();
+   }
+};
+
+// The length of the name of the list of records that a column is a member of; npos without one.
+inline std::size_t list_above(const ROOT::RNTupleDescriptor &descriptor, const std::string &name)
+{
+   for (auto dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+      const auto id = descriptor.FindFieldId(name.substr(0, dot));
+      if (id != ROOT::kInvalidDescriptorId && descriptor.GetFieldDescriptor(id).GetStructure() == ROOT::ENTupleStructure::kCollection)
+         return dot;
+   }
+   return std::string::npos;
+}
+
 template <class T>
 std::unique_ptr<View> view_as(ROOT::RNTupleReader &reader, Column &column)
 {
    column.size = sizeof(T);
    column.letter = letter_of<T>();
+   const auto dot = list_above(reader.GetDescriptor(), column.name);
+   if (dot != std::string::npos)
+      return std::make_unique<MemberView<T>>(reader.GetCollectionView(column.name.substr(0, dot)), column.name.substr(dot + 1));
    if (column.jagged)
       return std::make_unique<VectorView<T>>(reader.GetView<ROOT::RVec<T>>(column.name));
    return std::make_unique<ValueView<T>>(reader.GetView<T>(column.name));
 }
 
-inline std::unique_ptr<View> view_of(ROOT::RNTupleReader &reader, Column &column)
+// `type`: that of the column by `fields_of`.
+inline std::unique_ptr<View> view_of(ROOT::RNTupleReader &reader, Column &column, std::string type)
 {
-   const auto &descriptor = reader.GetDescriptor();
-   const auto id = descriptor.FindFieldId(column.name);
-   if (id == ROOT::kInvalidDescriptorId)
-      throw std::runtime_error("no column " + column.name);
-   std::string type = descriptor.GetFieldDescriptor(id).GetTypeName();
    column.jagged = type.rfind("std::vector<", 0) == 0;
    column.count = 1;
    if (column.jagged)
@@ -75,8 +102,15 @@ inline long long loop_ntuple(const std::string &file, const std::string &name, C
    if (stop > total)
       throw std::runtime_error("has only " + std::to_string(total) + " events");
    std::vector<std::unique_ptr<View>> views;
-   for (auto &column : columns.all)
-      views.push_back(view_of(*reader, column));
+   std::map<std::string, std::string> types;
+   for (const auto &[column, type] : fields_of(reader->GetDescriptor()))
+      types.emplace(column, type);
+   for (auto &column : columns.all) {
+      const auto type = types.find(column.name);
+      if (type == types.end())
+         throw std::runtime_error("no column " + column.name);
+      views.push_back(view_of(*reader, column, type->second));
+   }
    for (long long entry = first; entry < stop; ++entry) {
       for (std::size_t index = 0; index < views.size(); ++index)
          views[index]->load(entry, columns.all[index]);

@@ -56,6 +56,8 @@ def matching(names: Sequence[str], wanted: Sequence[str] | None, file: str) -> l
         fitting = (
             {pattern} if pattern in known else {n for n in names if fnmatch.fnmatchcase(n, pattern)}
         )
+        # A record of an RNTuple, whose members are the columns.
+        fitting = fitting or {name for name in names if name.startswith(f"{pattern}.")}
         if not fitting:
             raise HeadraceError(f"{file} has no column {pattern}{_near(pattern, names)}")
         chosen |= fitting
@@ -94,7 +96,11 @@ def wanted_columns(
         if any(mark in variable for mark in "*?") and variable not in names:
             raise HeadraceError(f"{variable}: the variable is one column, not a pattern")
         found = facts.column(variable)
-        first = matching(names, [variable], where)[0] if found is None else found.name
+        members = [] if found is not None else matching(names, [variable], where)
+        if len(members) > 1:
+            some = ", ".join(members[:5]) + (" …" if len(members) > 5 else "")
+            raise HeadraceError(f"{where}: {variable} has several columns: {some}; name one")
+        first = members[0] if found is None else found.name
         if found is not None and found.kind != "numbers":
             raise HeadraceError(
                 f"{where}: column {variable} holds no numbers, so that it has no histogram"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.datasets.ntuple_columns import read_field, top_level
+from headrace.datasets.ntuple_columns import column_of_field, read_field
 from headrace.datasets.old_compression import read_old_files
 from headrace.datasets.trees import (
     branch_kind,
@@ -34,6 +34,7 @@ class OpenOwnFile(OpenFile):
         self._notes = notes
         self._besides = 0
         self._read: set[tuple[str, int]] = set()
+        self._offsets: dict[tuple[int, int, int], Any] = {}
         read_old_files()
         super().__init__(file, access, counts)
 
@@ -44,7 +45,7 @@ class OpenOwnFile(OpenFile):
     def _look(self) -> None:
         if self._ntuple:
             self._columns: dict[str, list[int]] = {}
-            of_field = top_level(self._tree)
+            of_field = column_of_field(self._tree)
             for number, column in enumerate(self._tree.column_records):
                 self._columns.setdefault(of_field[int(column.field_id)], []).append(number)
             self.names = list(self._columns)
@@ -90,6 +91,7 @@ class OpenOwnFile(OpenFile):
         The others are read, and deserialised where uproot can.
         """
         found: dict[str, Any] = {}
+        self._offsets.clear()
         for column in columns:
             array = (self._field if self._ntuple else self._branch)(column, start, stop)
             if array is not None:
@@ -124,7 +126,7 @@ class OpenOwnFile(OpenFile):
 
     def _field(self, column: str, start: int, stop: int) -> Any:
         if column in self._fields:
-            return read_field(self._tree, self._fields[column], start, stop)
+            return read_field(self._tree, self._fields[column], start, stop, self._offsets)
         self._notes.as_bytes[column] = None
         for number, summary in enumerate(self._tree.cluster_summaries):
             first = int(summary.num_first_entry)

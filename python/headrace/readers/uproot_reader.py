@@ -200,8 +200,9 @@ class OpenEventsFile(OpenFile):
     def arrays(self, columns: Sequence[str], start: int, stop: int) -> dict[str, Any]:
         """Return these columns of the events `start <= event < stop`."""
         if self._ntuple:
+            known: dict[tuple[int, int, int], Any] = {}
             return {
-                column: read_field(self._tree, self._fields[column], start, stop)
+                column: read_field(self._tree, self._fields[column], start, stop, known)
                 for column in columns
             }
         if len(columns) <= FEW_COLUMNS:

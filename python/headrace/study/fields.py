@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from headrace.catalog.write_cache import stated_cache
 from headrace.document import anchored_path
+from headrace.site import link_text
 from headrace.validation import NamePath, field_paths
 
 
@@ -48,6 +49,7 @@ _SHELF_OF_FIELD = {
     "drive": "drives",
     "controller": "controllers",
     "machine": "nodes",
+    "switch": "switches",
     "software": "servers",
     "source_software": "servers",
     "profile": "profiles",
@@ -64,9 +66,22 @@ def entry_names(written: dict[str, Any], path: NamePath = ()) -> list[tuple[Name
         shelf = "drives" if path and path[-1] == "drives" else _SHELF_OF_FIELD.get(key)
         if isinstance(value, dict):
             found += entry_names(cast("dict[str, Any]", value), (*path, key))
+        elif key == "link" and isinstance(value, str):
+            if (name := _link_name(value)) is not None:
+                found.append(((*path, key), "links", name))
         elif isinstance(value, str) and shelf is not None and (value or shelf != "profiles"):
             found.append(((*path, key), shelf, value))
     return found
+
+
+def _link_name(text: str) -> str | None:
+    """Return the entry that a link written as text names; None if it states a rate, or is wrong as
+    its field says."""
+    try:
+        _ports, name, rate = link_text(text)
+    except ValueError:
+        return None
+    return name if rate is None else None
 
 
 def anchored_fields(

@@ -125,7 +125,7 @@ class RunOptions(Section):
         "query",
     )
     duration: Seconds | None = Field(
-        None, description="sustained: how long slots are kept full (default 30 s)"
+        None, gt=0, description="sustained: how long slots are kept full (default 30 s)"
     )
     jobs: Annotated[int | None, Label("{} job", "{} jobs")] = Field(
         None,

@@ -236,9 +236,12 @@ class PartsReader:
                     seen = self.problems.found
                     self.problems.found += [each for each in error.problems if each not in seen]
                     continue
+                given: Any = table
+                for key in place:
+                    given = given[key]
                 for each in error.problems:
                     where = at or (*path, *place)
-                    self.problems.add(where, each.problem, given=name, allowed=each.allowed)
+                    self.problems.add(where, each.problem, given=given, allowed=each.allowed)
 
     def anchored(
         self,

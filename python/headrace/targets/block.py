@@ -23,7 +23,7 @@ from headrace.errors import (
     as_word,
 )
 from headrace.labels import ITSELF
-from headrace.raid import SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
+from headrace.raid import MOST_CHUNK_BYTES, SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
 from headrace.site import RaidTuning
 from headrace.system import filesystems, loops, requirements, signatures
 from headrace.system.claims import Place
@@ -61,7 +61,11 @@ class Raid(RaidTuning):
     level: RaidLevel = Field(description="RAID level")
     drives: int = Field(2, ge=2, le=MOST_DRIVES, description="how many drives of the one kind")
     chunk: Bytes = Field(
-        65536, ge=SMALLEST_CHUNK_BYTES, description="bytes on one drive before the next takes over"
+        65536,
+        ge=SMALLEST_CHUNK_BYTES,
+        le=MOST_CHUNK_BYTES,
+        multiple_of=SMALLEST_CHUNK_BYTES,
+        description="bytes on one drive before the next takes over",
     )
     by: Literal["model", "kernel"] = Field(
         "model",

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from headrace.catalog import names
 from headrace.labels import ITSELF, Label
-from headrace.raid import SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
+from headrace.raid import MOST_CHUNK_BYTES, SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
 from headrace.refusals import meant
 from headrace.site import RaidTuning
 from headrace.targets.server_options import ServerOptions
@@ -45,6 +45,8 @@ class ModelledRaid(RaidTuning):
     chunk: Bytes = Field(
         64 << 10,
         ge=SMALLEST_CHUNK_BYTES,
+        le=MOST_CHUNK_BYTES,
+        multiple_of=SMALLEST_CHUNK_BYTES,
         description="bytes on one drive before the next one's turn",
     )
 

@@ -38,10 +38,10 @@ class NfsOptions(ServedOptions):
         "auto", description="the kernel's client where there is one, or the one in user space"
     )
     rsize: Bytes | None = Field(
-        None, description="largest read request (measured: 1 MiB when not given)"
+        None, gt=0, description="largest read request (measured: 1 MiB when not given)"
     )
     wsize: Bytes | None = Field(
-        None, description="largest write request (measured: 1 MiB when not given)"
+        None, gt=0, description="largest write request (measured: 1 MiB when not given)"
     )
     threads: int | None = Field(None, ge=1, description="requests that the server works on at once")
     client_read_ahead: Bytes | None = Field(None, description="read-ahead of the client")

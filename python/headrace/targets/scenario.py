@@ -17,9 +17,15 @@ from headrace.scenario import (
     Table,
     VolumeSpec,
 )
-from headrace.site import PageReclaim, RaidTuning, ReadAheadRules, SiteDrive, SiteServer
+from headrace.site import (
+    PageReclaim,
+    RaidTuning,
+    ReadAheadRules,
+    SiteDrive,
+    SiteServer,
+    link_text,
+)
 from headrace.targets.exports import FRESH
-from headrace.units import parse_bytes_per_s
 
 BITMAP_CHUNK_BYTES = 64 << 20
 """mdadm's smallest chunk of an internal bitmap, which it takes up to about 2^20 chunks."""
@@ -132,15 +138,9 @@ def network_port(link: Any) -> Port:
     if link is None:
         return entry("links", "1-gbe").table.part()
     if isinstance(link, str):
-        count, _, each = link.rpartition(" x ")
-        ports = int(count) if count.strip().isdigit() else 1
-        known = each.strip().lower().replace(" ", "-")
-        try:
-            rate = parse_bytes_per_s(each)
-        except ValueError:
-            port: Port = entry("links", known).table.part()
-        else:
-            port = entry("links", _nearest_link(rate)).table.part()
+        ports, known, rate = link_text(link)
+        port: Port = entry("links", known if rate is None else _nearest_link(rate)).table.part()
+        if rate is not None:
             port["rate_bytes_per_s"] = rate
         if ports > 1:
             # Bonded ports: one flow uses one of them.

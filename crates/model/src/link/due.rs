@@ -17,10 +17,10 @@ impl Network {
 
     pub(super) fn set_due(&mut self, bottleneck: u32) {
         let b = &mut self.bottlenecks[bottleneck as usize];
-        let due = b
-            .flows
-            .peek()
-            .map(|first| b.last + rounding::up((first.bytes - b.clock).max(0.0) / b.rate * 1e9));
+        let due = b.flows.peek().map(|first| {
+            let left_ns = (first.bytes - b.clock).max(0.0) / b.rate * 1e9;
+            b.last.saturating_add(rounding::up(left_ns))
+        });
         if due == b.due {
             // The entry that is queued holds: refills come to most bottlenecks whose flows they do
             // not change.

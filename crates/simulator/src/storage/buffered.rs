@@ -235,6 +235,7 @@ impl World<'_> {
                 self.volumes[volume as usize].queue.plug();
                 let done = self.submit_local(index, volume);
                 let now = self.now;
+                self.sample(volume);
                 self.volumes[volume as usize].queue.unplug(now);
                 self.set_drive_timer(volume);
                 if !done {

@@ -66,6 +66,7 @@ impl World<'_> {
             self.ops[index].stage = OpStage::Submitted;
         }
         let now = self.now;
+        self.sample(volume);
         self.volumes[volume as usize].queue.unplug(now);
         self.set_drive_timer(volume);
         !waits && self.ops[index].outstanding == 0

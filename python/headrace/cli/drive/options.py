@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.errors import FileProblem, StudyError
-from headrace.raid import LEAST_DRIVES, SMALLEST_CHUNK_BYTES
+from headrace.raid import LEAST_DRIVES, MOST_CHUNK_BYTES, SMALLEST_CHUNK_BYTES
 
 if TYPE_CHECKING:
     from headrace.catalog import CatalogEntry
@@ -19,7 +19,6 @@ MOST_INTEGER = (1 << 63) - 1
 """Of seeds and counts: the core has 64 bits."""
 MOST_DRIVES = 512
 """Of a RAID, like the next: bounds of the core (crates/model/src/raid/spec.rs)."""
-MOST_CHUNK_BYTES = 1 << 30
 USUAL_CHUNK_BYTES = 64 << 10
 
 Drive = Annotated[str, typer.Argument(help="a drive of the catalog, or a TOML file of your own")]

@@ -63,7 +63,10 @@ def problem_of(study: Study, trial: Trial, error: HeadraceError, words: str) -> 
         section, name = "workload", trial.workload
     elif not error.message.startswith(f"target {name}"):
         section, name = "run", ""
-    path = (section, name, "kind") if name else (section,)
+    path: FieldPath = (section, name, "kind") if name else (section,)
+    for number, fault in enumerate(study.faults):
+        if error.message.startswith(f"fault {fault.label}: "):
+            path = ("fault", number, "what")
     return study.fault(path, "", f"{words}{error.message}", error.hint or "")
 
 
@@ -76,9 +79,17 @@ def refusal_of(study: Study, trial: Trial, scenario: str) -> FileProblem | None:
     if refusal is None or refusal[0].endswith("].memory_bytes"):
         return None
     field, given, allowed = refusal
+    given, allowed = (_in_study_terms(text) for text in (given, allowed))
     section, _, inner = re.sub(r"\[\d+\]", "", field).partition(".")
     what = f"it cannot be simulated: {field.rpartition('.')[2]}"
     return study.fault(_place(study, trial, section, inner), given, what, allowed)
+
+
+def _in_study_terms(text: str) -> str:
+    """Return the core's words without its types and without the place in a scenario."""
+    text = re.sub(r" at line \d+ column \d+$", "", text)
+    text = re.sub(r"^invalid (?:type|value): ", "", text)
+    return {"u64": "a whole number, 0 or more", "f64": "a number"}.get(text, text)
 
 
 def _place(study: Study, trial: Trial, section: str, inner: str) -> FieldPath:

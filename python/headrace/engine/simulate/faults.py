@@ -10,7 +10,7 @@ from headrace.engine.inventory import NODE
 from headrace.engine.simulate.outcome import SimulatedOutcome
 from headrace.errors import HeadraceError
 from headrace.records.trial_record import FaultRecord
-from headrace.scenario import DataServer, DriveFaultSpec, Scenario, VolumeSpec
+from headrace.scenario import DataServer, DriveFaultSpec, Scenario, StorageSpec, VolumeSpec
 from headrace.study.resolve import Resolved
 from headrace.targets import Target
 from headrace.targets.served import ServedTarget
@@ -80,7 +80,24 @@ def _into_drives(
             f"fault {label}: the target has no drive of the catalog that it could affect"
         )
     for storage in storages:
+        _check_raid(storage, fault, label)
         storage.setdefault("faults", []).append(fault)
+
+
+def _check_raid(storage: StorageSpec, fault: DriveFaultSpec, label: str) -> None:
+    """Raise HeadraceError for a fault of a drive that the storage lacks or cannot lose."""
+    raid = storage.get("raid")
+    needs_raid = fault["fault"]["kind"] in ("degraded", "rebuild")
+    if needs_raid and (raid is None or raid["level"] == 0):
+        raise HeadraceError(
+            f"fault {label}: the target has no RAID that can lose a drive",
+            hint="raid = { level = 1, drives = 2 }, or 5, 6, 10",
+        )
+    drives = 1 if raid is None else raid["drives"]
+    if (drive := fault.get("drive")) is not None and drive >= drives:
+        raise HeadraceError(
+            f"fault {label}: drive = {drive}; the target's drives are 0 to {drives - 1}"
+        )
 
 
 def _into_hosts(

@@ -116,18 +116,21 @@ def block_series(outcome: SimulatedOutcome) -> list[BlockRow]:
     """Return the rows of series/block.parquet.
 
     There are millions for a large cluster, of which most are of drives without requests: rows share
-    the objects of equal times, names and zeros.
+    the objects of equal times, names and zeros. The last interval ends with the run, as the last
+    sample of a measured trial does.
     """
     rows: list[BlockRow] = []
     ends_s: dict[int, list[float]] = {}
     for drive in outcome["drives"]:
         series = drive["series"]
-        interval_s = series["interval_ns"] * 1e-9
-        times_s = ends_s.setdefault(series["interval_ns"], [])
+        interval_ns = series["interval_ns"]
+        times_s = ends_s.setdefault(interval_ns, [])
         while len(times_s) < len(series["read_bytes"]):
-            times_s.append((len(times_s) + 1) * interval_s)
+            end_ns = min((len(times_s) + 1) * interval_ns, outcome["end_ns"])
+            times_s.append(end_ns * 1e-9)
         device = f"{drive['host']}/{drive['volume']}"
         for index, read_bytes in enumerate(series["read_bytes"]):
+            span_s = min(interval_ns, outcome["end_ns"] - index * interval_ns) * 1e-9
             written_bytes = series["written_bytes"][index]
             reads, writes = series["reads"][index], series["writes"][index]
             read_ns, write_ns = series["read_latency_ns"][index], series["write_latency_ns"][index]
@@ -135,14 +138,14 @@ def block_series(outcome: SimulatedOutcome) -> list[BlockRow]:
                 {
                     "time_s": times_s[index],
                     "device": device,
-                    "read_bytes_per_s": read_bytes / interval_s if read_bytes else 0.0,
-                    "write_bytes_per_s": written_bytes / interval_s if written_bytes else 0.0,
-                    "read_iops": reads / interval_s if reads else 0.0,
-                    "write_iops": writes / interval_s if writes else 0.0,
+                    "read_bytes_per_s": read_bytes / span_s if read_bytes else 0.0,
+                    "write_bytes_per_s": written_bytes / span_s if written_bytes else 0.0,
+                    "read_iops": reads / span_s if reads else 0.0,
+                    "write_iops": writes / span_s if writes else 0.0,
                     "in_flight": float(series["inside"][index]) or 0.0,
                     "read_latency_ms": read_ns * 1e-6 if read_ns else 0.0,
                     "write_latency_ms": write_ns * 1e-6 if write_ns else 0.0,
-                    "busy": float(series["busy"][index]) or 0.0,
+                    "busy": min(1.0, float(series["busy"][index])) or 0.0,
                 }
             )
     return rows

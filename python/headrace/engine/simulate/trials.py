@@ -14,6 +14,7 @@ from headrace.engine.simulate.outcome import SimulatedOutcome
 from headrace.engine.simulate.recording import block_series, failed_record, job_rows, record_of
 from headrace.engine.simulate.scenario import scenario_of
 from headrace.engine.simulate.simulator import ScenarioRefusal
+from headrace.errors import HeadraceError
 from headrace.meters.sampling import PowerRow
 from headrace.plan.trial import Trial
 from headrace.records.inventory import Inventory
@@ -21,6 +22,10 @@ from headrace.records.rows import BlockRow, JobRow
 from headrace.records.trial_record import JsonObject, TrialRecord
 from headrace.study.model import Study
 from headrace.study.resolve import Resolved, resolve
+from headrace.units import format_seconds
+
+_MOST_SAMPLES = 1_000_000
+"""Samples of a drive in one trial; records of more do not fit into memory."""
 
 
 @cache
@@ -70,7 +75,15 @@ class PreparedTrial:
         With `series`, its drives are sampled over time. Raises HeadraceError or StudyError if a
         part has no model.
         """
-        trial, interval_s = self.trial, self.resolved.run.series_interval if series else 0.0
+        trial, run = self.trial, self.resolved.run
+        interval_s = run.series_interval if series else 0.0
+        if run.duration is not None and run.duration > _MOST_SAMPLES * run.series_interval:
+            raise HeadraceError(
+                f"duration ({format_seconds(run.duration)}) with series_interval "
+                f"({format_seconds(run.series_interval)}) makes more than {_MOST_SAMPLES:,} "
+                "samples of each drive",
+                hint="give a longer series_interval",
+            )
         made = scenario_of(
             self.resolved,
             trial.target,

@@ -54,12 +54,14 @@ def read_ior(text: str) -> list[Imported]:
     whole = True
     for lines in _runs(text):
         results = _summary(lines) or _iterations(lines)
-        whole = whole and bool(results)
+        # The end of a run that begins as IOR's do: `Run finished` of version 2, `Finished`.
+        ended = any("inished " in line or "inished:" in line for _, line in lines)
+        whole = whole and bool(results) and (ended or not _begun(lines))
         found += results
     if not found:
         raise OutputError("IOR's output holds no rate: the run did not end")
     for each in found:
-        each.whole = whole
+        each.whole = each.whole and whole
     return found
 
 
@@ -84,6 +86,10 @@ def _runs(text: str) -> list[_Lines]:
 def _program(lines: _Lines) -> str:
     named = next((found for _, line in lines if (found := _VERSION.match(line))), None)
     return "IOR" if named is None else f"IOR {named['version']}"
+
+
+def _begun(lines: _Lines) -> bool:
+    return any(_VERSION.match(line) for _, line in lines)
 
 
 def _made(
@@ -163,6 +169,9 @@ def _iterations(lines: _Lines) -> list[Imported]:
         elif found := _PER_NODE.match(line):
             per_node = count(found["each"], line=number, what="clients per node")
         elif (found := _ROW.match(line)) and not sums:
+            if found.end("rate") == len(line):  # the output ends here, perhaps within the rate
+                made.whole = False
+                continue
             rates.setdefault(found["access"], []).append(float(found["rate"]) * _MIB)
         elif found := _MAX.match(line):
             # Used only when there are no rows: it is their maximum.
@@ -230,7 +239,7 @@ def _read_json(text: str) -> list[Imported]:
             "IOR's JSON holds no result", allowed='"summary" or "tests" with "Results"'
         )
     for each in found:
-        each.whole = whole
+        each.whole = each.whole and whole
     return found
 
 

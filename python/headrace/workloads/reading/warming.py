@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
 
 from headrace import protocols
 from headrace.datasets.own_files import OwnFiles
-from headrace.datasets.spec import DatasetSpec
+from headrace.datasets.spec import DatasetSpec, Format
 from headrace.system.memory_folder import memory_folder
 
 if TYPE_CHECKING:
@@ -22,11 +23,10 @@ def warm_by_running(
     """Make a small file of the same shape, format and codec, and run the workload's job on it.
 
     This imports what the job imports and takes the same code paths; the data set itself is not
-    touched. For the user's own files, it makes a small `bench` file and reads it like one of the
-    user's. `instead` holds options for this run.
+    touched. For the user's own files, it makes a small `bench` file of each format and reads them
+    like the user's. `instead` holds options for this run.
     """
     from headrace.datasets.file_of_events import write_file
-    from headrace.workloads import JobInput
 
     tuple(protocols.kinds())  # a job's first URL needs no search for them
 
@@ -37,16 +37,28 @@ def warm_by_running(
 
         load_threads()
         instead = {**(instead or {}), "threads": 1}
+    # The user's files may be of either format, and not all of them of the same.
+    formats: tuple[Format, ...] = get_args(Format) if own else (data.format,)
     spec = DatasetSpec.model_validate({}) if own else data
-    with memory_folder("warm") as directory:
-        facts = write_file(spec.model_copy(update=few), 0, directory, lambda events: None)
-        file, scratch = directory / facts.name, directory / "scratch"
-        scratch.mkdir()
-        if own or instead:
-            update = {
-                **(instead or {}),
-                **({"data": OwnFiles.model_validate({"files": [str(file)]})} if own else {}),
-            }
-            workload = type(workload)(workload.name, workload.options.model_copy(update=update))
-        output = workload.run(JobInput((str(file),), None, scratch, slot=0, slots=1, seed=0))
-        workload.merge([output.results])
+    for format_ in formats:
+        with memory_folder("warm") as directory:
+            small = spec.model_copy(update={**few, "format": format_})
+            facts = write_file(small, 0, directory, lambda events: None)
+            _run_on(workload, directory / facts.name, instead, own=own)
+
+
+def _run_on(
+    workload: Workload, file: Path, instead: Mapping[str, Any] | None, *, own: bool
+) -> None:
+    from headrace.workloads import JobInput
+
+    scratch = file.with_name("scratch")
+    scratch.mkdir()
+    if own or instead:
+        update = {
+            **(instead or {}),
+            **({"data": OwnFiles.model_validate({"files": [str(file)]})} if own else {}),
+        }
+        workload = type(workload)(workload.name, workload.options.model_copy(update=update))
+    output = workload.run(JobInput((str(file),), None, scratch, slot=0, slots=1, seed=0))
+    workload.merge([output.results])
