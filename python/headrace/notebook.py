@@ -8,16 +8,17 @@ found.table                                # the same as a data frame
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.errors import UsageError
+from headrace.errors import StudyError, UsageError
 from headrace.library import load_study, report
 from headrace.profiles.steps import profile_path
-from headrace.profiles.study_text import study_text
+from headrace.profiles.study_text import drives_named_in, study_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,30 +65,46 @@ class WhatIf:
 def what_if(
     job: str | Path,
     *,
-    drives: str | Sequence[str] = DRIVES,
+    drives: str | Sequence[str | Path] = DRIVES,
     slots: int | Sequence[int] = SLOTS,
     nodes: int = 1,
     shared_link: str | None = None,
 ) -> WhatIf:
-    """Simulate a job on drives of the catalog, with each number of slots; needs no root.
+    """Simulate a job on drives, with each number of slots; needs no root.
 
     `job`: a profile that `headrace record` wrote (a path), or one of the catalog (a name).
+    `drives`: names of the catalog, or files (`headrace drive learn` writes them).
     `shared_link`: puts the drive into one NFS server behind this link, such as "10 GbE"; a drive in
     each node when None. Raises UsageError without a drive or a number of slots, StudyError for a
     job, drive or number that cannot be simulated.
     """
-    drives = [drives] if isinstance(drives, str) else list(drives)
+    drives = [drives] if isinstance(drives, str) else [str(each) for each in drives]
     slots = [slots] if isinstance(slots, int) else list(slots)
     for what, given in (("drives", drives), ("slots", slots)):
         if not given:
             raise UsageError(f"{what}: at least one is needed")
     path = Path(job)
+    if not path.name:
+        raise UsageError(f"job: {str(job)!r} is no profile")
     recorded = path.suffix == ".toml" or path.with_suffix(".toml").is_file()
     name = str(profile_path(path, "job").resolve()) if recorded else str(job)
-    text = study_text(name, drives, nodes, slots, shared_link)
     with tempfile.TemporaryDirectory(prefix="headrace-what-if-") as folder:
+        drives = drives_named_in(Path(folder), drives)
+        text = study_text(name, drives, nodes, slots, shared_link)
         file = Path(folder) / "study.toml"
         file.write_text(text, encoding="utf-8")
-        results = load_study(file).simulate(Path(folder) / "results")
+        with _without_place():
+            loaded = load_study(file)
+        results = loaded.simulate(Path(folder) / "results")
         findings, _ = report(results, ())
     return WhatIf(text, findings)
+
+
+@contextmanager
+def _without_place() -> Generator[None]:
+    """Leave file and line out of the problems of a study: the caller never sees that file."""
+    try:
+        yield
+    except StudyError as error:
+        problems = [replace(each, file=Path("what_if"), line=0) for each in error.problems]
+        raise StudyError(problems) from None

@@ -65,8 +65,9 @@ def test_a_study_runs_on_three_nodes_and_leaves_nothing(here: Workspace, slurm: 
         ('cores = 4\nqueue = "nowhere"', "", "invalid partition specified"),
         ('cores = 4\nqueue = "closed"\npatience = "2 s"', "", "PENDING (PartitionDown)"),
         ("cores = 4", 'python = "/nowhere/bin python"', "No such file or directory"),
+        ('cores = 4\nsetup = "/nowhere/my setup"', "", "setup: /nowhere/my setup cannot be read"),
     ],
-    ids=["no such partition", "never starts", "no Python"],
+    ids=["no such partition", "never starts", "no Python", "no setup"],
 )
 def test_what_slurm_says_is_the_cause(
     here: Workspace, slurm: Path, batch: str, run: str, said: str
@@ -95,6 +96,22 @@ def test_a_killed_command_leaves_nothing_after_undo(here: Workspace, slurm: Path
     assert undone.stdout.count("slurm job") == 3, undone.stdout
     assert wait_until(lambda: not queue(here), 60, 0.2)
     assert list((slurm / "shared").iterdir()) == []
+
+
+def test_ctrl_c_in_the_queue_stops_the_study(here: Workspace, slurm: Path) -> None:
+    batch = 'cores = 4\nqueue = "closed"'
+    command = here.start_anew("run", batch_study(here, "slurm", slurm, batch), "--results", "r")
+    with command:
+        try:
+            assert wait_until(lambda: len(queue(here)) == 3, 60, 0.2), "no job is queued"
+            command.send_signal(signal.SIGINT)
+            _, said = command.communicate(timeout=60)
+        finally:
+            command.kill()
+    assert command.returncode == 130, said
+    assert "stopped; everything was put back. To go on: headrace resume r" in said
+    assert not queue(here) and list((slurm / "shared").iterdir()) == []
+    assert not list(here.place.glob("r/trials/*")), "a trial that was stopped has no record"
 
 
 def test_missing_commands_are_said_before_anything_starts(here: Workspace, slurm: Path) -> None:

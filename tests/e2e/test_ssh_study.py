@@ -239,6 +239,59 @@ def test_a_host_that_is_down_when_a_target_is_set_up_can_be_tried_again(
     assert [trial["validity"]["valid"] for trial in on_hosts.trials()] == [True]
 
 
+OWN_FILES = """
+headrace = 1
+title = "files of each node"
+[target.own]
+kind = "path"
+path = "{storage}/own {{node}}"
+on = "node"
+create = true
+[workload.scan]
+kind = "scan"
+data = {{ events = 3_001, files = 2 }}
+[plan]
+repeats = {{ min = 1 }}
+[run]
+on = "ssh://alpha,beta"
+feed = "packets"
+nodes = 2
+foreign_load = "warning"
+start_spread = 100
+shortest = 0
+"""
+
+
+@pytest.fixture
+def beta_in_a_container(needs_root: None, memory: Path, server: SshServer) -> Iterator[None]:
+    """The kernel of `beta` is that of `alpha` and of the test, its `memory` is its own."""
+    before = server.enter_beta.read_text()
+    inside = f'mount -t tmpfs none {memory} && eval "$SSH_ORIGINAL_COMMAND"'
+    server.enter_beta.write_text(
+        f"#!/bin/sh\nexport SSH_ORIGINAL_COMMAND\nexec unshare --mount sh -c '{inside}'\n"
+    )
+    yield
+    server.enter_beta.write_text(before)
+
+
+def test_containers_of_one_kernel_have_files_of_their_own(
+    on_hosts: Workspace, memory: Path, beta_in_a_container: None
+) -> None:
+    study = on_hosts.study(OWN_FILES.format(storage=memory))
+    on_hosts.run("run", study, "--results", "own", "--cache-dir", on_hosts.cache)
+    (trial,) = on_hosts.trials("own")
+    # What is in memory is never cold: that makes it invalid, and nothing else.
+    reasons = {reason["code"] for reason in trial["validity"]["reasons"]}
+    assert trial["status"] == "done" and reasons <= {"cache-not-cold"}, trial["cause"]
+    assert trial["packets"]["events"] == 3_001
+
+    (memory / "shared data").mkdir()
+    text = STUDY.format(storage=memory, hosts="alpha,beta", nodes=2, more="")
+    ended = on_hosts.run("run", on_hosts.study(text), "--results", "results")
+    (trial,) = on_hosts.trials()
+    assert ended.returncode == 5 and "node node-1 does not see the files of" in trial["cause"]
+
+
 @pytest.fixture(scope="module")
 def strange_pythons(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pythons without Headrace, and with another version of it."""

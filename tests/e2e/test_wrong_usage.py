@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace import cli
+from workspace import Workspace
 
 STUDY = """
 headrace = 1
@@ -141,3 +142,16 @@ def test_wrong_usage(
     assert code == 2, said.out + said.err
     assert said.err.strip() and "Traceback" not in said.err
     assert sorted(place.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["file", "n" * 300])
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_home_that_keeps_no_data_sets_is_one_message(
+    workspace: Workspace, command: str, name: str, tiny: str
+) -> None:
+    (workspace.place / "file").touch()
+    workspace.environment["HOME"] = str(workspace.place / name)
+    ended = workspace.run(command, workspace.study(tiny))
+    assert ended.returncode == 2
+    assert ended.stderr.endswith("name another folder with --cache-dir\n")
+    assert not (workspace.place / "results").exists()

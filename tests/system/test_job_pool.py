@@ -215,6 +215,21 @@ _AT_ONCE_S = 1e-9
 """Time of a packet that makes each as small as a packet may be: one cluster."""
 
 
+def test_a_job_whose_log_cannot_be_made_says_why(
+    launcher: Launcher, journal: Journal, tmp_path: Path
+) -> None:
+    """As where the file system of the logs is full."""
+    options = {"command": ["true"]}
+    part = kinds()["command"]
+    mine = part("mine", part.Options.model_validate(options))
+    assert launcher.warm("command", "mine", options) is None
+    wanted = task(journal, mine, "command", options, tmp_path / "jobs")
+    (job,) = run(launcher, replace(wanted, log_dir=tmp_path / "missing")).jobs
+    assert job.exit == "failed"
+    assert str(job.cause).startswith("the job's log cannot be made: "), job.cause
+    assert "No such file" in str(job.cause)
+
+
 def packets_task(
     journal: Journal,
     tmp_path: Path,

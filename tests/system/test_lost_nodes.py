@@ -16,6 +16,7 @@ import pytest
 
 from agent_process import Process
 from headrace.engine.measure.job_pool import JobPool, PoolResult, PoolTask
+from headrace.errors import HeadraceError
 from headrace.jobs import JobInput
 from headrace.launchers import Launchers, NodeLostError, Nodes, NodesWanted
 from headrace.launchers.remote.agent import RemoteAgent
@@ -119,6 +120,24 @@ def test_slots_of_other_nodes_are_kept_full_when_one_is_lost(
     assert result.jobs[-1].slot == 0, "the other node went on"
     (event,) = nodes.agents[1].take_events()
     assert event.what == "lost" and nodes.agents[0].take_events() == []
+
+
+def test_a_node_that_cannot_start_a_job_is_named(
+    running: tuple[Process, Nodes], tmp_path: Path
+) -> None:
+    launcher, nodes = running
+    missing = tmp_path / "missing"
+
+    def given(job: int, slot: int) -> JobInput:
+        scratch = tmp_path / "jobs" / f"job-{job:04d}"
+        directory = missing if slot == 1 else None
+        return JobInput(
+            files=(), directory=directory, scratch=scratch, slot=slot, slots=2, seed=1, job=job
+        )
+
+    pool = pool_of(launcher, nodes, tmp_path / "jobs", "true", make_input=given)
+    with pytest.raises(HeadraceError, match=f"^node node-1: {missing} is not on this node$"):
+        result_of(pool)
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])

@@ -9,7 +9,7 @@ import pytest
 
 from headrace import launchers
 from headrace.errors import StudyError
-from headrace.launchers.batch.cluster import CONFIGURATION
+from headrace.launchers.batch.cluster import CONFIGURATION, check_listening
 from headrace.launchers.batch.launcher import BatchLauncher
 from headrace.launchers.batch.options import BatchOptions
 from headrace.study import load_study_text
@@ -167,6 +167,16 @@ def test_job_scripts_request_what_the_study_says() -> None:
     condor = script("htcondor", cores=4, directives=["requirements = Memory > 1"])
     assert "MY.DaskWorkerCores = 4" in condor and "requirements = Memory > 1" in condor
     assert condor[-1] == "Queue" and not any(line.startswith("RequestMemory") for line in condor)
+
+
+def test_where_this_machine_cannot_listen_is_said_before_anything_starts() -> None:
+    def said(**batch: Any) -> str:
+        return str(check_listening(BatchOptions.model_validate(batch)))
+
+    assert said() == said(interface="lo") == said(address="127.0.0.1") == "None"
+    assert "no network interface none0" in said(interface="none0")
+    assert "cannot listen at 192.0.2.1: " in said(address="192.0.2.1")
+    assert "cannot listen at host.invalid: " in said(address="host.invalid")
 
 
 SQUEUE = """#!/bin/sh

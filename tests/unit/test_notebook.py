@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 import headrace
+from headrace.catalog.load import ROOT as CATALOG
 from headrace.errors import StudyError, UsageError
 from headrace.profiles.importing import read
 from headrace.profiles.steps import save
@@ -95,3 +96,21 @@ def test_tab_completion_has_what_if_and_importing_stays_cheap() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert said.stdout.strip() == "[]"
+
+
+def test_files_of_drives_are_relative_to_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drive = (CATALOG / "drives" / "wd-wd3200bekt.toml").read_text()
+    (tmp_path / "mine.toml").write_text(drive)
+    monkeypatch.chdir(tmp_path)
+    for given in ("mine.toml", [Path("mine.toml")]):
+        found = headrace.what_if("cms-tau-analysis-sample", drives=given, slots=1)
+        assert list(found.table["slots"]) == [1]
+
+
+def test_problems_name_no_file_that_nobody_wrote() -> None:
+    with pytest.raises(headrace.HeadraceError, match=r"^what_if: .*drive: there is no drive"):
+        headrace.what_if("cms-tau-analysis-sample", drives="nope", slots=1)
+    with pytest.raises(headrace.HeadraceError, match="job: '' is no profile"):
+        headrace.what_if("")

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.engine.measure.packet_files import FilePlace, QueryFile
+from headrace.engine.measure.packet_shares import shares
 from headrace.engine.measure.packets import Packetiser
 from headrace.engine.packet_sizes import Sizes
 from headrace.workloads import Packet
@@ -228,3 +229,18 @@ def test_a_static_split_is_equal_and_keeps_files_on_their_nodes() -> None:
     }
     assert {each.file[0] for each in got[2]} == {"b"}
     assert packets.summary().events_local == 1200
+
+
+def test_a_static_split_of_files_shorter_than_a_cluster_gives_each_worker_a_file() -> None:
+    """The end of a file is the end of a cluster, even of one that is not full."""
+    files = [QueryFile(name, 300) for name in ("f0", "f1", "f2")]
+    split = shares(files, ["", "", ""], cluster_events=1000)
+    assert [[(part.file.path, part.events) for part in own] for own in split] == [
+        [("f0", 300)],
+        [("f1", 300)],
+        [("f2", 300)],
+    ]
+    first, second = shares([QueryFile("f", 1600)], ["", ""], cluster_events=1000)
+    assert [part.events for part in first] == [1000] and [part.events for part in second] == [600]
+    only, none = shares([QueryFile("f", 1050)], ["", ""], cluster_events=1000)
+    assert [part.events for part in only] == [1000] and [part.events for part in none] == [50]

@@ -55,3 +55,39 @@ def test_an_output_without_space_is_one_message() -> None:
         )
     assert ended.returncode == 6
     assert ended.stderr == "headrace: output cannot be written: No space left on device\n"
+
+
+def test_the_locale_c_without_utf_8_replaces_letters_too() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", PRINTED],
+        env={**os.environ, "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout == "? 16 slots\n"
+
+
+PRINTED = """
+from headrace.cli._console import out
+from headrace.cli._streams import secure_streams
+secure_streams()
+out.print("\\u2192 16 slots")
+"""
+
+PROGRESS = """
+import sys
+from headrace.cli._console import err
+for number in range(100):
+    err.print("trial", number)
+sys.exit(5)
+"""
+
+
+def test_the_exit_code_is_the_commands_own_when_nobody_reads_its_progress() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    ended = subprocess.run([sys.executable, "-c", PROGRESS], stderr=writer, env=environment)
+    os.close(writer)
+    assert ended.returncode == 5

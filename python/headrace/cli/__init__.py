@@ -28,7 +28,7 @@ from headrace.errors import ExitCode, HeadraceError
 from headrace.system.ending import end_without_search
 from headrace.system.own_variables import BLAS, one_thread
 from headrace.system.stopping import exit_code as _stopped
-from headrace.system.stopping import interrupting
+from headrace.system.stopping import interrupted, interrupting
 
 _ORDER = ("doctor", "init", "validate", "plan", "run", "resume", "report", "compare", "undo")
 
@@ -183,6 +183,11 @@ def main() -> None:
             )
         except OSError as error:
             sys.exit(int(_ended_by(error)))
+        except Exception:
+            if not interrupted():
+                raise
+            err.print("headrace: stopped")
+            sys.exit(_stopped())
         except SystemExit as end:
             # Typer exits with 1 (a defect) when the program that reads the output (head, less) has
             # ended.

@@ -8,6 +8,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.markup import escape
 
+from headrace.cli._streams import silence_errors
 from headrace.errors import ExitCode, HeadraceError, StudyError
 
 
@@ -46,6 +47,7 @@ class _Progress(_Terminal):
     def on_broken_pipe(self) -> None:
         """Stop printing."""
         self.quiet = True
+        silence_errors()
 
 
 out = _Results(highlight=False, soft_wrap=False)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import typer
+from rich.markup import escape
 
 from headrace.cli._console import err
 from headrace.errors import ExitCode, HeadraceError, InterruptedRunError, as_word
@@ -52,7 +53,7 @@ def offer_undo() -> None:
         if pending.entries:
             count = len(pending.entries)
             err.print(
-                f"[yellow]a run that ended badly ({pending.description}, begun "
+                f"[yellow]a run that ended badly ({escape(pending.description)}, begun "
                 f"{pending.started_utc}) has left {count} "
                 f"change{'s' if count != 1 else ''} on this machine; headrace undo puts them "
                 f"back[/yellow]"

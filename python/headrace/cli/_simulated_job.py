@@ -18,7 +18,8 @@ def check_hardware(drives: Sequence[str], link: str | None, base: Path) -> None:
     `base`: the folder of the study, to which files of drives are relative.
     """
     for drive in drives:
-        if not drive.endswith(".toml"):  # problems of a file have their own place
+        file = Path(base, drive)
+        if not (drive.endswith(".toml") and file.exists()):  # its problems have their own place
             with _named("--drive"):
                 entry("drives", drive, base=base)
     if link is not None:

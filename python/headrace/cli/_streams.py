@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import sys
+from typing import TextIO
 
 
 def secure_streams() -> None:
@@ -23,12 +25,33 @@ def secure_streams() -> None:
             stream = open(descriptor, "w" if descriptor else "r", encoding="utf-8", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        if isinstance(stream, io.TextIOWrapper) and _refuses_characters(stream):
             stream.reconfigure(errors="replace")
+
+
+def _refuses_characters(stream: io.TextIOWrapper) -> bool:
+    """Return whether printing some characters raises UnicodeEncodeError.
+
+    `surrogateescape`, of the locale C, only helps with names of files that are no UTF-8.
+    """
+    utf_8 = codecs.lookup(stream.encoding).name == "utf-8"
+    return stream.errors == "strict" or (stream.errors == "surrogateescape" and not utf_8)
 
 
 def silence_output() -> None:
     """Let what is still buffered for standard output go nowhere."""
+    _silence(sys.__stdout__, 1)
+
+
+def silence_errors() -> None:
+    """Let what is still buffered for standard error go nowhere.
+
+    Python ends with exit code 120 if it cannot be written at the end.
+    """
+    _silence(sys.__stderr__, 2)
+
+
+def _silence(stream: TextIO | None, descriptor: int) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.__stdout__.fileno() if sys.__stdout__ else 1)
+    os.dup2(nowhere, stream.fileno() if stream else descriptor)
     os.close(nowhere)

@@ -15,8 +15,8 @@ Within = Annotated[
 OffersFile = Annotated[
     Path | None,
     typer.Option(
-        help="file with prices and electricity; the study's [offers] and the catalog's prices when "
-        "not given"
+        help="file with prices and electricity; the study's \\[offers] and the catalog's prices "
+        "when not given"
     ),
 ]
 Mix = Annotated[

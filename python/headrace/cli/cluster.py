@@ -69,12 +69,12 @@ def init(
 
 @app.command()
 def status(
-    on: Annotated[str, typer.Option(help="the nodes, as in [run] on: ssh://… or dask://…")],
+    on: Annotated[str, typer.Option(help="the nodes, as in \\[run] on: ssh://… or dask://…")],
     nodes: Annotated[
         int | None, typer.Option(min=1, help="how many; as many as there are when not given")
     ] = None,
     python: Annotated[
-        str | None, typer.Option(help="as in [run] python: ssh, path of Python on the hosts")
+        str | None, typer.Option(help="as in \\[run] python: ssh, path of Python on the hosts")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
@@ -105,7 +105,7 @@ def doctor(
     ] = None,
     on: Annotated[
         str | None,
-        typer.Option(help="the nodes, as in [run] on; those of the study when not given"),
+        typer.Option(help="the nodes, as in \\[run] on; those of the study when not given"),
     ] = None,
     nodes: Annotated[
         int | None,

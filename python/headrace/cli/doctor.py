@@ -53,7 +53,7 @@ def doctor(
         )
     problems = loaded.check()
     if not problems:
-        out.print(f"[green]{study}: this machine can do all of it[/green]")
+        out.print(f"[green]{escape(str(study))}: this machine can do all of it[/green]")
         return
     table = TextTable(
         "", "missing", "for", "what to do", "without it", title=f"For {escape(str(study))}"
@@ -61,7 +61,8 @@ def doctor(
     for problem in problems:
         mark = "[red]needed[/red]" if problem.fatal else "[yellow]less[/yellow]"
         without = problem.without or ("nothing can be run" if problem.fatal else "")
-        table.add_row(mark, problem.what, problem.needed_by, problem.remedy, without)
+        said = (problem.what, problem.needed_by, problem.remedy, without)
+        table.add_row(mark, *map(escape, said))
     out.print(table)
     if any(problem.fatal for problem in problems):
         raise typer.Exit(int(ExitCode.MISSING))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from headrace.cli._console import complain, err, out
@@ -49,7 +50,9 @@ def metadata(
             complain(error)
     for file in dict.fromkeys(file for file, each in found if not each.whole):
         err.print(
-            f"{file}: ends before its program had finished; phases may be missing", style="yellow"
+            f"{file}: ends before its program had finished; phases may be missing",
+            style="yellow",
+            markup=False,
         )
     if as_json:
         typer.echo(
@@ -100,7 +103,7 @@ def _heading(name: str, result: Imported) -> str:
         "" if result.nodes is None else f", {result.nodes} node{'s' if result.nodes != 1 else ''}"
     )
     clients = "" if result.clients is None else f"\n{result.clients} clients{nodes}"
-    return f"{name}\n{result.program}{clients}"
+    return escape(f"{name}\n{result.program}{clients}")
 
 
 def _cell(result: Imported, first: Imported, phase: str, unit: str) -> str:

@@ -57,7 +57,7 @@ def plan(
     for text in guess.needs_root:
         out.print(f"  needs root: {text}")
     for text in guess.warnings:
-        out.print(f"  [yellow]{text}[/yellow]")
+        out.print(f"  [yellow]{escape(text)}[/yellow]")
 
 
 def _table(study: Study, trials: Sequence[Trial]) -> TextTable:
@@ -69,7 +69,7 @@ def _table(study: Study, trials: Sequence[Trial]) -> TextTable:
     table = TextTable(*headings, title=escape(study.title))
     for trial in trials:
         levels = [
-            "" if trial.levels.get(name) is None else str(plain(trial.levels[name]))
+            "" if trial.levels.get(name) is None else escape(str(plain(trial.levels[name])))
             for name in factors
         ]
         table.add_row(

@@ -36,7 +36,7 @@ def power(
         list[str] | None,
         typer.Option(
             metavar="KIND[,FIELD=VALUE]",
-            help="a meter: shelly,address=192.168.1.20. Fields are those of [meter.NAME]",
+            help="a meter: shelly,address=192.168.1.20. Fields are those of \\[meter.NAME]",
         ),
     ] = None,
     idle: Annotated[

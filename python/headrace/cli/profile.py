@@ -34,7 +34,7 @@ def _overview(recording: Recording, summary: Summary) -> TextTable:
 
     table = TextTable("", "", title=escape(overview_title(recording)), show_header=False)
     for name, text in overview_rows(recording, summary):
-        table.add_row(name, text)
+        table.add_row(name, escape(text))
     return table
 
 
@@ -242,7 +242,7 @@ def simulate_profile(
     from headrace.library import default_results, load_study
     from headrace.profiles.places import study_to_run
     from headrace.profiles.steps import existing_profile, load, profile_table
-    from headrace.profiles.study_text import study_text
+    from headrace.profiles.study_text import drives_named_in, study_text
     from headrace.study.load import load_study_text
     from headrace.system.stopping import stopping_on_signals
 
@@ -252,7 +252,8 @@ def simulate_profile(
         )
     profile = existing_profile(profile, "PROFILE")
     base = profile.absolute().parent
-    check_hardware(drives or (), link, base)
+    drives = drives_named_in(base, drives or ())
+    check_hardware(drives, link, base)
     text = study_text(
         profile.name,
         drives or ["seagate-exos-x24-24tb", "samsung-870-evo-1tb"],

@@ -89,7 +89,7 @@ def reproduce(
     if vary:
         for module, result in zip(modules, results, strict=True):
             _vary(module, result, threads)
-    err.print(f"simulated in {elapsed_s:.1f} s; written: {html}", style="dim")
+    err.print(f"simulated in {elapsed_s:.1f} s; written: {html}", style="dim", markup=False)
 
 
 def publish(results: Sequence[Reproduced], html: Path, as_json: bool, numbers: bool) -> None:

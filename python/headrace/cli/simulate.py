@@ -21,7 +21,7 @@ def simulate(
     site: Annotated[
         Path | None,
         typer.Option(
-            help="a file whose [site] is put over the study's; headrace calibrate makes it"
+            help="a file whose \\[site] is put over the study's; headrace calibrate makes it"
         ),
     ] = None,
     on: On = "",

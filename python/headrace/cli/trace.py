@@ -83,6 +83,7 @@ def _say(captured: Any) -> None:
         f"{captured.events:,} events of {names} in {captured.duration_s:.2f} s: "
         f"{captured.directory}",
         style="dim",
+        markup=False,
     )
     if captured.lost:
         err.print(
@@ -239,7 +240,7 @@ def plot(
         warn(each)
     for note in draw(found, output, label):
         err.print(escape(note), style="yellow")
-    err.print(f"written: {output}", style="dim")
+    err.print(f"written: {output}", style="dim", markup=False)
 
 
 @app.command("convert")
@@ -260,4 +261,4 @@ def convert_trace(
 
     check_output(output, "OUTPUT")
     count = convert(open_trace(trace, device), output, format)
-    err.print(f"{count:,} requests written: {output}", style="dim")
+    err.print(f"{count:,} requests written: {output}", style="dim", markup=False)

@@ -24,7 +24,10 @@ def undo(
     pending = pending_journals()
     failed = False
     for journal in pending:
-        out.print(f"{journal.description}, begun {journal.started_utc}, process {journal.pid}:")
+        out.print(
+            f"{journal.description}, begun {journal.started_utc}, process {journal.pid}:",
+            markup=False,
+        )
         if show:
             for entry in reversed(journal.entries):
                 out.print(f"  {entry.action} {entry.args}", markup=False)

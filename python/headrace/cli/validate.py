@@ -41,4 +41,4 @@ def validate(
         ("trial", len(trials)),
     )
     words = ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts)
-    out.print(f"{study} is good: {words}")
+    out.print(f"{study} is good: {words}", markup=False)

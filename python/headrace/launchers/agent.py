@@ -65,6 +65,8 @@ class Agent(ABC):
     """Name of the node; empty for this machine."""
     kernel: str
     """Identity of the running kernel. Nodes with the same one share page cache and settings."""
+    has_own_mounts: bool = False
+    """Whether a path can lead elsewhere on the node than in the engine's process."""
     cpus: frozenset[int] | None = None
     """CPUs that jobs on this node may use; None: all that Headrace may use."""
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from headrace import workloads
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, describe
 from headrace.jobs import JobOutput, Packet
 from headrace.launchers import JobSpec
 from headrace.launchers.channel import Channel
@@ -38,15 +38,15 @@ def serve(channel: Channel) -> int:
     def now() -> float:
         return time.monotonic() + offset_s
 
-    _redirect(spec.log)
-    os.environ.update(spec.environment)
-    if namespace is not None:
-        try:
-            enter(namespace)
-        except HeadraceError as error:
-            failed_s = now()
-            channel.send(("failed", error.message, failed_s, failed_s, None, None))
-            return 1
+    def fail(cause: str) -> int:
+        failed_s = now()
+        channel.send(("failed", cause, failed_s, failed_s, None, None))
+        return 1
+
+    try:
+        _prepare(spec, namespace)
+    except HeadraceError as error:
+        return fail(error.message)
     part = workloads.kinds()[spec.kind]
     workload = part(spec.name, part.Options.model_validate(spec.options))
     feed = _Feed(channel, offset_s)
@@ -59,9 +59,7 @@ def serve(channel: Channel) -> int:
     try:
         offered = workload.get_ready(given)
     except HeadraceError as error:
-        failed_s = now()
-        channel.send(("failed", error.message, failed_s, failed_s, None, None))
-        return 1
+        return fail(error.message)
     process = workload.measured_process
     if process is None:
         meter = LedgerMeter(network=spec.network, threads=workload.threads, by_url=spec.by_url)
@@ -114,6 +112,17 @@ class _Feed:
             if packet is None:
                 return
             yield packet
+
+
+def _prepare(spec: JobSpec, namespace: str | None) -> None:
+    """Redirect the job's output; take on its environment and network. Raises HeadraceError."""
+    try:
+        _redirect(spec.log)
+    except OSError as error:
+        raise HeadraceError(f"the job's log cannot be made: {describe(error)}") from error
+    os.environ.update(spec.environment)
+    if namespace is not None:
+        enter(namespace)
 
 
 def _redirect(log: Path) -> None:

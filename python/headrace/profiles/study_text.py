@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 
 
 def study_text(
@@ -47,3 +49,20 @@ def study_text(
         f"[factors]\n{factor}slots = {slots}\n\n"
         f'[plan]\nrepeats = {{ min = 1 }}\n\n[run]\nshortest = "0 s"\n'
     )
+
+
+def drives_named_in(base: Path, drives: Sequence[str]) -> list[str]:
+    """Return drives as a study in the folder `base` has to name them.
+
+    A file is relative to the current folder where a user names it, and to `base` in the study.
+    """
+    found: list[str] = []
+    for drive in drives:
+        file, *cache_state = drive.split(" write-cache=")
+        here = Path(file).absolute()
+        if file.endswith(".toml") and not Path(file).is_absolute() and here.exists():
+            # Not with "..": the study's folder may be a symbolic link.
+            written = here.relative_to(base) if here.is_relative_to(base) else here
+            file = str(written).replace("$", "$$")  # a study replaces $NAME
+        found.append(" write-cache=".join((file, *cache_state)))
+    return found

@@ -240,7 +240,8 @@ def put_back_abandoned(put_back_queue: Callable[[str, int | None, Any], str]) ->
     too; this is for processes whose journal is gone. Never raises.
     """
     said: list[str] = []
-    if not folder().is_dir():
+    # Path.is_dir raises PermissionError in another user's home.
+    if not os.path.isdir(folder()):  # noqa: PTH112
         return said
     with contextlib.suppress(HeadraceError), _locked():
         for file in sorted(folder().glob("*.json")):

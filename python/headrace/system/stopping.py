@@ -18,11 +18,20 @@ _AGAIN_S = 3.0
 """Further signals within this time mean the same stop: a closed terminal may send several."""
 
 _heard: list[int] = []
+_interrupted = threading.Event()
 
 
 def exit_code() -> int:
     """Return the exit code of a stopped command: 128 plus the first signal received, or SIGINT."""
     return 128 + (_heard[0] if _heard else signal.SIGINT)
+
+
+def interrupted() -> bool:
+    """Return whether a signal has raised KeyboardInterrupt in a block of `interrupting`.
+
+    The import of C extensions can lose it: it goes on, or fails by an error of its own.
+    """
+    return _interrupted.is_set()
 
 
 @contextmanager
@@ -31,6 +40,8 @@ def stopping_on_signals(stop: threading.Event) -> Generator[None]:
 
     The caller then restores everything before it ends.
     """
+    if interrupted():
+        stop.set()
     with _handled(stop.set):
         yield
 
@@ -42,11 +53,13 @@ def interrupting() -> Generator[None]:
     Further signals within three seconds are ignored, so that they do not interrupt the cleanup.
     """
     last_s = -_AGAIN_S
+    _interrupted.clear()
 
     def interrupt() -> None:
         nonlocal last_s
         before_s, last_s = last_s, time.monotonic()
         if last_s - before_s >= _AGAIN_S:
+            _interrupted.set()
             raise KeyboardInterrupt
 
     with _handled(interrupt):

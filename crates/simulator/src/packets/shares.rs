@@ -74,5 +74,12 @@ fn cut(files: &[QueryFile], group: &[usize], workers: usize, cluster: u64) -> Ve
 
 /// Return the nearest end of a cluster, at most the end of the stretch.
 fn whole(events: u64, cluster: u64, most: u64) -> u64 {
-    ((events + cluster / 2) / cluster * cluster).min(most)
+    let wanted = events.min(most);
+    let below = wanted / cluster * cluster;
+    let above = below.saturating_add(cluster).min(most); // a stretch may end with a shorter cluster
+    if wanted - below >= above - wanted {
+        above
+    } else {
+        below
+    }
 }

@@ -40,5 +40,5 @@ def complete(
         output.unlink()  # its problems are those of the two files
         raise
     for parameter in made.not_modelled:
-        err.print(f"not modelled: {parameter}", style="dim", highlight=False)
-    err.print(f"written: {output}", style="dim")
+        err.print(f"not modelled: {parameter}", style="dim", highlight=False, markup=False)
+    err.print(f"written: {output}", style="dim", markup=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from headrace.cli._console import err, out
 from headrace.cli.drive.options import (
@@ -214,7 +215,7 @@ def attached(as_json: Json = False) -> None:
     for heading in ("size", "data", "requests", "late p50", "p99", "p99.9", "past bound"):
         table.add_column(heading, justify="right")
     for one in found:
-        name = one.drives[0] if one.drives else "(none)"
+        name = escape(one.drives[0]) if one.drives else "(none)"
         row = [
             str(one.device or "-"),
             f"{name}, {one.raid}" if one.raid else name,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from headrace.cli._console import err, out
 from headrace.cli._output_files import check_output
@@ -102,14 +103,12 @@ def fit(
         )
         raise typer.Exit(int(ExitCode.INVALID_TRIALS))
     if not as_json:
-        err.print(f"written: {path}", style="dim")
+        err.print(f"written: {path}", style="dim", markup=False)
 
 
 def _show_fit(drive: str, made: Fit, file: Path | None, as_json: bool) -> None:
     """Print a fit, and the file that was written."""
     from dataclasses import asdict
-
-    from rich.markup import escape
 
     if as_json:
         values = {
@@ -146,7 +145,7 @@ def _show_fit(drive: str, made: Fit, file: Path | None, as_json: bool) -> None:
 def _parameters(drive: str, made: Fit) -> TextTable:
     from headrace.report.text_table import TextTable
 
-    table = TextTable("parameter", "before", "fitted", "standard error", "", title=drive)
+    table = TextTable("parameter", "before", "fitted", "standard error", "", title=escape(drive))
     for each in made.parameters:
         error = "" if each.error is None else f"{each.error:.3g}"
         table.add_row(
@@ -169,7 +168,7 @@ def _residuals(made: Fit) -> TextTable:
     for each in made.residuals:
         crossed = "" if each.left_out is None else f"{each.left_out / each.measured - 1:+.1%}"
         table.add_row(
-            each.job,
+            escape(each.job),
             each.quantity,
             f"{each.measured:.4g}",
             f"{each.before:.4g}",

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args
 
 import typer
+from rich.markup import escape
 
 from headrace.cli._console import out
 from headrace.cli.drive.options import (
@@ -47,9 +48,8 @@ def list_drives(as_json: Json = False) -> None:
     table = TextTable("name", "kind", "rpm", "capacity", "about")
     for row in rows:
         rpm = f"{row['rpm']:.0f}" if row["rpm"] else ""
-        table.add_row(
-            row["name"], row["kind"], rpm, format_bytes(row["capacity_bytes"]), row["about"]
-        )
+        capacity = format_bytes(row["capacity_bytes"])
+        table.add_row(*map(escape, (row["name"], row["kind"], rpm, capacity, row["about"])))
     out.print(table)
 
 
@@ -86,9 +86,10 @@ def show(drive: Drive, as_json: Json = False) -> None:
         typer.echo(json.dumps({**_facts(found), "table": found.table}, indent=1))
         return
     about = f"{found.name}: {found.table.get('about', '')}"
-    table = TextTable("field", "value", "source or reason", title=about)
+    table = TextTable("field", "value", "source or reason", title=escape(about))
     for path, value in _leaves(found.written):
-        table.add_row(".".join(path), str(value), _source_of(path, found.source))
+        cells = (".".join(path), str(value), _source_of(path, found.source))
+        table.add_row(*map(escape, cells))
     out.print(table)
 
 
@@ -261,7 +262,7 @@ def _show_runs(name: str, iodepths: list[int], runs: list[DriveRun]) -> None:
     """Print a line for each direction of each run."""
     from headrace.report.text_table import TextTable
 
-    table = TextTable("", title=f"{name} (simulated)")
+    table = TextTable("", title=f"{escape(name)} (simulated)")
     several = len(runs) > 1
     for heading in _SHORT if several else _HEADINGS:
         table.add_column(heading, justify="right")

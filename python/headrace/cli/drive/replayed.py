@@ -78,7 +78,7 @@ def replay(
         ) from None
     _show_replay(found.name, response_ns, "closed" if closed else "open", seed, as_json)
     if not as_json:
-        err.print(f"written: {output}", style="dim")
+        err.print(f"written: {output}", style="dim", markup=False)
 
 
 def _show_replay(drive: str, response_ns: Any, mode: str, seed: int, as_json: bool) -> None:
@@ -104,5 +104,6 @@ def _show_replay(drive: str, response_ns: Any, mode: str, seed: int, as_json: bo
         return
     out.print(
         f"{len(response_ns):,} requests on {drive} (simulated): mean "
-        f"{mean_ns / 1e6:.3f} ms, median {p50_ns / 1e6:.3f} ms, p99 {p99_ns / 1e6:.3f} ms"
+        f"{mean_ns / 1e6:.3f} ms, median {p50_ns / 1e6:.3f} ms, p99 {p99_ns / 1e6:.3f} ms",
+        markup=False,
     )

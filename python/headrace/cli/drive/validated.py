@@ -81,7 +81,7 @@ def validate(
         return
     _show(made)
     if plot is not None:
-        err.print(f"written: {plot}", style="dim")
+        err.print(f"written: {plot}", style="dim", markup=False)
 
 
 def _ms(time_ns: float) -> str:

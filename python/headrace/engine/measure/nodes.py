@@ -15,7 +15,6 @@ from headrace.launchers import Agent, Nodes, NodesWanted
 from headrace.launchers.remote.shared_folders import VISIBLE_S, seen
 from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
-from headrace.system.identity import boot_id
 from headrace.targets import Location, Target
 from headrace.targets.served import client_nodes
 
@@ -106,15 +105,14 @@ def check_shared(location: Location, nodes: Nodes) -> None:
     """Raise HeadraceError for a node that does not see a new file in the target's directory.
 
     Network file systems keep what they know of a directory for a while, so it may take a moment.
-    A target without a directory is passed over. Nodes of the engine's own kernel need not be asked.
+    A target without a directory is passed over. Every node on another machine is asked, also one of
+    a kernel that was asked before: containers of one kernel have mounts of their own.
     """
     if location.elsewhere:
         _check_separate(location, nodes)
         return
     directory = location.directory
-    others = [
-        agent for agent in nodes.by_kernel() if agent.kernel != boot_id() and not agent.is_lost
-    ]
+    others = [agent for agent in nodes.agents if agent.has_own_mounts and not agent.is_lost]
     if directory is None or not others:
         return
     token = os.urandom(8).hex()

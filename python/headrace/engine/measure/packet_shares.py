@@ -74,4 +74,7 @@ def _cut(files: Sequence[QueryFile], workers: int, cluster_events: int) -> list[
 
 def _whole(events: int, cluster_events: int, most: int) -> int:
     """Return the nearest end of a cluster, between 0 and the end of the file."""
-    return min(max(round(events / cluster_events) * cluster_events, 0), most)
+    wanted = min(max(events, 0), most)
+    below = wanted // cluster_events * cluster_events
+    above = min(below + cluster_events, most)  # a file may end with a shorter cluster
+    return above if wanted - below >= above - wanted else below

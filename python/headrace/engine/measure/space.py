@@ -6,6 +6,7 @@ than is free, and gets a warning if it may.
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from headrace.engine.measure.placing import share_of
 from headrace.errors import Problem
 from headrace.plan.resolved import resolved_trials
 from headrace.plan.trial import Plan, Trial
+from headrace.records.place import check_place
 from headrace.study.model import Study
 from headrace.study.resolve import Resolved
 from headrace.system.owned import OURS
@@ -105,7 +107,8 @@ def _add(
     if (
         spec is not None
         and not isinstance(spec, OwnFiles)
-        and not (cache_dir / "datasets" / spec.key).is_dir()
+        # Path.is_dir raises PermissionError in another user's home.
+        and not os.path.isdir(cache_dir / "datasets" / spec.key)  # noqa: PTH112
     ):
         found.cache[spec.key] = data
     if spec is not None and workload.source() is not None:
@@ -147,8 +150,13 @@ def _is_there(spec: Data, directory: Path) -> bool:
 def space_problems(
     study: Study, plan: Plan, cache_dir: Path, results: Path | None = None
 ) -> list[Problem]:
-    """Return what does not fit on this machine: the space needed, its purpose, the free space."""
+    """Return what does not fit on this machine: the space needed, its purpose, the free space.
+
+    Raises UsageError if data sets have to be generated and cannot be kept in `cache_dir`.
+    """
     needs = needs_of(study, plan, cache_dir)
+    if needs.cache:
+        check_place(cache_dir, "--cache-dir")
     wanted: dict[int, list[tuple[Path, int, str]]] = defaultdict(list)
 
     def want(place: Path, size: int, what: str) -> None:

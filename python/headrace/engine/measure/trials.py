@@ -200,23 +200,24 @@ class _TrialRun:
             prepared.servers.drop_caches()
         if cache in _CACHE_PHASES:
             prepared.run.observer.phase(_CACHE_PHASES[cache])
+        own = prepared.location.own_device
         resident = [
-            agent.prepare_cache(cache, self._files_of(layout, agent), prepared.location.own_device)
-            for agent in prepared.nodes.first(self._run.nodes).by_kernel()
+            agent.prepare_cache(cache, files, own) for agent, files in self._cached_by(layout)
         ]
         known = [size for size in resident if size is not None]
         self.outcome.resident_bytes = sum(known) if known else None
 
-    def _files_of(self, layout: DatasetLayout, agent: Agent) -> list[str]:
-        """Return the input files that a kernel reads: of nodes with storage of their own, those."""
+    def _cached_by(self, layout: DatasetLayout) -> list[tuple[Agent, list[str]]]:
+        """Return the agents that prepare the page cache, and the input files of each.
+
+        Nodes of one kernel share its page cache; one that has files of its own may be the only one
+        that sees them, as a container does.
+        """
+        nodes = self.prepared.nodes.first(self._run.nodes)
         if not layout.of_node:
-            return layout.files
-        return [
-            file
-            for each, files in zip(self.prepared.nodes.agents, layout.of_node, strict=False)
-            if each.kernel == agent.kernel
-            for file in files
-        ]
+            return [(agent, layout.files) for agent in nodes.by_kernel()]
+        pairs = zip(nodes.agents, layout.of_node, strict=False)
+        return [(agent, list(files)) for agent, files in pairs]
 
     # -- the jobs --
 

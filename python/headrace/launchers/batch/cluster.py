@@ -9,6 +9,9 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
+import socket
+import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -123,6 +126,17 @@ def _credentials(folder: Path) -> Any:
     return Security(require_encryption=True, tls_ca_file=cert, **pairs)
 
 
+@contextmanager
+def _ctrl_c_kept() -> Generator[None]:
+    """Keep what Ctrl-C does in this process: the import of dask-jobqueue lets it exit with 0."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+
+
 def folder_of(options: BatchOptions) -> Path:
     """Return the folder that this machine and the nodes share."""
     if options.folder is not None:
@@ -139,6 +153,29 @@ def check_folder(options: BatchOptions) -> tuple[str, str] | None:
         return f"{folder}: only letters, digits and _./+@=- may be in this path", remedy
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         return f"{folder} cannot be written to", remedy
+    return None
+
+
+def check_listening(options: BatchOptions) -> tuple[str, str] | None:
+    """Return why this machine cannot listen where the study says, and the remedy."""
+    if options.interface is not None:
+        found = [name for _, name in socket.if_nameindex()]
+        if options.interface not in found:
+            return (
+                f"this machine has no network interface {options.interface}",
+                f"[run.batch] interface is one of {', '.join(found)}",
+            )
+    if options.address is not None:
+        try:
+            where = socket.getaddrinfo(options.address, 0, type=socket.SOCK_STREAM)
+            family, kind, protocol, _, address = where[0]
+            with socket.socket(family, kind, protocol) as trial:
+                trial.bind(address)
+        except OSError as error:
+            return (
+                f"this machine cannot listen at {options.address}: {error.strerror}",
+                "[run.batch] address is one of this machine's own, at which the nodes reach it",
+            )
     return None
 
 
@@ -190,8 +227,10 @@ class BatchCluster:
 
     def _start(self) -> None:
         import dask.config
-        from dask_jobqueue.core import JobQueueCluster
         from distributed import Client
+
+        with _ctrl_c_kept():
+            from dask_jobqueue.core import JobQueueCluster
 
         start: Any = JobQueueCluster
         options = self.options
@@ -230,7 +269,7 @@ class BatchCluster:
         words = ["--no-dashboard", "--dashboard-address", f"{_LOOPBACK}:0"]
         if options.interface is None and options.address is None:
             words += ["--host", _LOOPBACK]
-        setup = [] if options.setup is None else [f". {shlex.quote(options.setup)}"]
+        setup = [] if options.setup is None else _setup_lines(options.setup)
         return {
             "processes": 1,
             "nanny": False,
@@ -341,12 +380,13 @@ class BatchCluster:
                 )
 
     def _remedy(self) -> str:
+        remedy = "[run] python and [run.batch] setup say what a job starts"
         if self.options.interface is None and self.options.address is None:
-            return (
-                "nodes that are other machines need [run.batch] interface or address: without, "
+            remedy += (
+                "; nodes that are other machines need [run.batch] interface or address: without, "
                 "the scheduler listens on loopback alone"
             )
-        return "[run.batch] python and setup say what a job starts"
+        return remedy
 
     def _log_of(self, job: _BatchJob) -> str:
         number = job.id.partition(".")[0]
@@ -385,6 +425,13 @@ class BatchCluster:
         entries = [self._folder_entry, *(job.entry for job in self._jobs)]
         self._jobs.clear()
         self._journal.put_back(entries)
+
+
+def _setup_lines(file: str) -> list[str]:
+    """Return lines of a job script that read a file of the user, or end the job without it."""
+    lacking = shlex.quote(f"[run.batch] setup: {file} cannot be read on this node")
+    file = shlex.quote(file)
+    return [f"[ -r {file} ] || {{ echo {lacking} >&2; exit 1; }}", f". {file}"]
 
 
 def _words_of(error: Exception) -> str:

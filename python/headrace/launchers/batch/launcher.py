@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from headrace.errors import HeadraceError
 from headrace.launchers import Launchers, NodesWanted
-from headrace.launchers.batch.cluster import BatchCluster, JobState, check_folder
+from headrace.launchers.batch.cluster import BatchCluster, JobState, check_folder, check_listening
 from headrace.launchers.batch.options import PROGRAM_PATH, BatchOptions
 from headrace.launchers.remote.agent import RemoteAgent
 from headrace.launchers.remote.connection import NodeConnection
@@ -102,7 +102,8 @@ class BatchLauncher(RemoteLauncher):
                 f"{', '.join(missing)}: not found; they belong to {cls.kind}",
                 "run this on a machine where jobs are submitted, or correct PATH or [run] on",
             )
-        return check_folder(wanted.batch or BatchOptions.model_validate({}))
+        options = wanted.batch or BatchOptions.model_validate({})
+        return check_folder(options) or check_listening(options)
 
     @override
     @contextmanager

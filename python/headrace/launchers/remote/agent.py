@@ -24,6 +24,8 @@ from headrace.system.storage_settings import AppliedSetting, SettingValue
 class RemoteAgent(Agent):
     """A node process as an agent. Raises LauncherLostError when the node is lost."""
 
+    has_own_mounts = True
+
     def __init__(self, connection: NodeConnection) -> None:
         self.connection = connection
         self._storage = RemoteNodeStorage(connection)

@@ -329,7 +329,8 @@ class RemoteLauncher(Launcher):
                 events.append(Ready(job, message.offers))
             case JobRefused():
                 del self._jobs[job.number]
-                raise error_of(*message.error)
+                name, text = message.error
+                raise error_of(name, f"node {node.name}: {text}")
             case JobWantsPacket():
                 events.append(PacketWanted(job, message.so_far))
             case JobReported():
