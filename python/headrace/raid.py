@@ -36,3 +36,9 @@ def drives_of_data(level: int | None, drives: int) -> float:
             return drives / 2
         case _:
             return float(drives)
+
+
+def read_ahead_of_md(level: int, drives: int, chunk_bytes: int) -> int:
+    """Return the read-ahead that Linux md sets at least for a striped RAID, in bytes: the data of
+    two stripes (drivers/md/raid0.c, raid5.c, raid10.c). 0 for RAID 1, which has no stripes."""
+    return 0 if level == 1 else 2 * chunk_bytes * int(drives_of_data(level, drives))

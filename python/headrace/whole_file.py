@@ -53,8 +53,7 @@ def whole(file: Path, write: Callable[[Path], _Result]) -> _Result:
     place = file.resolve()
     if place.exists() and not place.is_file():
         return write(file)
-    # The suffix stays: what writes pictures looks at it.
-    part = place.with_name(f".{place.name}.part{place.suffix}")
+    part = place.with_name(f".{place.name}.part")
     try:
         result = write(part)
         part.replace(place)

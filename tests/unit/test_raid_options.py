@@ -35,8 +35,22 @@ def test_what_the_model_gets() -> None:
     hardware = modelled(controller=CONTROLLER, battery=False, cache="1 GiB")
     assert hardware["raid"]["controller"]["battery"] is False
     assert hardware["raid"]["controller"]["cache_bytes"] == 1 << 30
-    # md reads ahead two stripes; a controller's array is one disk to the kernel.
-    assert (plain["read_ahead_bytes"], hardware["read_ahead_bytes"]) == (512 << 10, 128 << 10)
+    # md reads ahead the data of two stripes; a controller's array is one disk to the kernel.
+    assert (plain["read_ahead_bytes"], hardware["read_ahead_bytes"]) == (384 << 10, 128 << 10)
+
+
+@pytest.mark.parametrize(
+    ("level", "drives", "chunks"), [(0, 4, 8), (5, 4, 6), (6, 6, 8), (10, 6, 6), (1, 2, 0)]
+)
+def test_read_ahead_covers_the_data_of_two_stripes(level: int, drives: int, chunks: int) -> None:
+    """Parity and copies are not read: md counts raid_disks - 1, - 2, or by its near copies."""
+    chunk_bytes = 256 << 10
+    wanted = max(chunks * chunk_bytes, 128 << 10)
+    raid = {"level": level, "drives": drives, "chunk": chunk_bytes}
+    assert modelled(**raid)["read_ahead_bytes"] == wanted
+    drive: Any = {"kind": "hdd", "capacity_bytes": 1 << 40}
+    shape = queue_shape(storage(drive, ModelledRaid.model_validate(raid)))
+    assert shape.read_ahead_bytes == wanted
 
 
 def test_a_site_says_the_same() -> None:
@@ -51,7 +65,7 @@ def test_an_emulated_array_behind_a_controller_has_one_queue() -> None:
         for controller in (None, CONTROLLER)
     ]
     assert [(shape.scheduler, shape.read_ahead_bytes) for shape in shapes] == [
-        ("none", 512 << 10),
+        ("none", 384 << 10),
         ("mq-deadline", 128 << 10),
     ]
 

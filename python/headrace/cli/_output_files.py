@@ -30,7 +30,7 @@ def check_folder_of(file: Path, option: str) -> None:
         raise UsageError(f"{option} {shown}: {file.parent} is no folder", hint="make it first")
     try:
         # Files are written under a longer name first (whole_file.py).
-        file.with_name(f".{file.name}.part{file.suffix}").exists()
+        file.with_name(f".{file.name}.part").exists()
         folder = file.is_dir()
     except OSError as error:
         raise UsageError(f"{option} {shown}: {error.strerror}", hint=hint) from None

@@ -20,15 +20,15 @@ def check_hardware(drives: Sequence[str], link: str | None, base: Path) -> None:
     for drive in drives:
         file = Path(base, drive)
         if not (drive.endswith(".toml") and file.exists()):  # its problems have their own place
-            with _named("--drive"):
+            with _named("--drive", drive):
                 entry("drives", drive, base=base)
     if link is not None:
-        with _named("--link"):
+        with _named("--link", link):
             network_port(link)
 
 
 @contextmanager
-def _named(option: str) -> Generator[None]:
+def _named(option: str, given: str) -> Generator[None]:
     try:
         yield
     except StudyError as error:
@@ -38,6 +38,8 @@ def _named(option: str) -> Generator[None]:
                 for each in error.problems
             ]
         ) from None
+    except ValueError as error:  # a link that says its ports or rate
+        raise UsageError(f"{option} {given}: {error}") from None
 
 
 @contextmanager

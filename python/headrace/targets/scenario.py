@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from headrace.catalog import entry
+from headrace.raid import read_ahead_of_md
 from headrace.scenario import (
     DriveSpec,
     HostSpec,
@@ -44,9 +45,9 @@ def volume(name: str, export: Any, read_ahead_default_bytes: int = 128 << 10) ->
     raid = getattr(export, "raid", None)
     made["storage"] = storage(drive, raid)
     made["scheduler"] = export.scheduler or "noop"
-    if raid is not None and raid.level != 1 and raid.controller is None:
-        # Linux md reads ahead at least two whole stripes (drivers/md/raid0.c, raid5.c, raid10.c).
-        read_ahead_default_bytes = max(read_ahead_default_bytes, 2 * raid.chunk * raid.drives)
+    if raid is not None and raid.controller is None:
+        of_md = read_ahead_of_md(raid.level, raid.drives, raid.chunk)
+        read_ahead_default_bytes = max(read_ahead_default_bytes, of_md)
     made["read_ahead_bytes"] = (
         read_ahead_default_bytes if export.read_ahead is None else export.read_ahead
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import HeadraceError
+from headrace.raid import read_ahead_of_md
 from headrace.scenario import DriveSpec, StorageSpec
 from headrace.system import block_queue
 from headrace.system.journal import Journal, JournalEntry
@@ -44,8 +45,7 @@ def queue_shape(storage: StorageSpec) -> QueueShape:
     """Return Linux's queue settings for a `StorageSpec`, by its queue and rotational flag.
 
     A drive with one queue gets mq-deadline (`elevator_get_default`), as does a RAID behind a
-    controller; one with deeper queues (NVMe) and a RAID by md get none. The read-ahead of a striped
-    RAID by md is at least two stripes (drivers/md/raid0.c, raid5.c, raid10.c).
+    controller; one with deeper queues (NVMe) and a RAID by md get none.
     """
     drives = storage["drives"]
     raid = storage.get("raid")
@@ -53,8 +53,9 @@ def queue_shape(storage: StorageSpec) -> QueueShape:
     one = max(_depth_of(drive) for drive in drives)
     read_ahead = _READ_AHEAD_BYTES
     controller = (raid or {}).get("controller")
-    if raid and raid["level"] != 1 and controller is None:
-        read_ahead = max(read_ahead, 2 * int(raid.get("chunk_bytes", 64 << 10)) * count)
+    if raid and controller is None:
+        chunk_bytes = int(raid.get("chunk_bytes", 64 << 10))
+        read_ahead = max(read_ahead, read_ahead_of_md(raid["level"], count, chunk_bytes))
     depth = one * count if controller is None else int(str(controller["queue_depth"]))
     has_one_queue = controller is not None or (raid is None and one <= 256)
     rotational = all(drive["kind"] == "hdd" for drive in drives)
