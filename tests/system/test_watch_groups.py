@@ -108,7 +108,9 @@ def groups() -> Iterator[list[Path]]:
     )
     if top is None or not (top / "cpu.pressure").exists():
         pytest.skip("no control groups of version 2 with pressure here")
-    above = [top / f"headrace-test-{os.getpid()}-{number}" for number in range(2)]
+    # Names of their own: a look at a group is good for 20 ms, also where it is made anew.
+    mark = os.urandom(4).hex()
+    above = [top / f"headrace-test-{mark}-{number}" for number in range(2)]
     made = [each / "step" for each in above]
     for each in made:
         each.mkdir(parents=True)

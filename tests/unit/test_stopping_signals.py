@@ -9,6 +9,8 @@ import pytest
 
 PROGRAM = """
 import os, signal, sys, threading
+# ROOT with threads, in a test before, makes this process and its children ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import headrace.cli
 from headrace.system.stopping import stopping_on_signals
 
