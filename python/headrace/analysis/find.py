@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
@@ -117,11 +117,8 @@ def find(records: Records, options: FindOptions | None = None) -> Findings:
     headlines = _headlines(trials, metrics, options.metric)
     effects, combinations = _measured(trials, metrics, points, headlines)
     headline = _with_distrusted(headlines.metric, invalid, invalid_metrics, options.metric)
-    of_curves = CurveOptions(
-        headline, options.efficiency, options.confidence, _loading(trials), headlines.values,
-        failed_loads(records),
-    )  # fmt: skip
-    curves = make_curves(points, of_curves, distrusted)
+    of_curves = _curve_options(records, trials, options, headlines)
+    curves = make_curves(points, replace(of_curves, headline=headline), distrusted)
     # All comparisons that may name a difference are judged together (multiple comparisons).
     p_values = [
         *(effects_p(each) for each in effects),
@@ -258,6 +255,19 @@ def _provenances(
     if any(each.provenance == "modelled" for point in points for each in point.metrics.values()):
         found["modelled"] = None
     return tuple(found)
+
+
+def _curve_options(
+    records: Records, trials: pd.DataFrame, options: FindOptions, headlines: _Headlines
+) -> CurveOptions:
+    return CurveOptions(
+        headline=headlines.metric,
+        efficiency=options.efficiency,
+        confidence=options.confidence,
+        loading=_loading(trials),
+        values=headlines.values,
+        failed=failed_loads(records),
+    )
 
 
 def _loading(trials: pd.DataFrame) -> frozenset[str]:

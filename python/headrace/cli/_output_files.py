@@ -19,7 +19,7 @@ def check_folder_of(file: Path, option: str) -> None:
     shown = str(file) if len(str(file)) <= _LONGEST_SHOWN else f"{str(file)[:_LONGEST_SHOWN]}…"
     hint = f"name another file with {option}" if option.startswith("-") else "name another file"
     if is_stream(file):
-        raise UsageError(f"{option} {shown}: is no file", hint=hint)
+        raise UsageError(f"{option} {shown}: is a stream, not a file", hint=hint)
     if file.name in ("", ".."):
         raise UsageError(f"{option} {shown}: is a folder, not a file", hint=hint)
     try:
