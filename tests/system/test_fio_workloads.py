@@ -151,8 +151,10 @@ def test_random_reads_for_a_duration(tmp_path: Path, engine: str) -> None:
     part = workload(
         "random", file_size="4 MiB", block_size="4 KiB", duration=0.3, iodepth=depth, engine=engine
     )
+    begun_s = time.monotonic()
     (output,) = run(part, tmp_path)
-    assert output.results["read_runtime_s"] == pytest.approx(0.3, abs=0.1)
+    # A machine that is stolen for a while makes the last request late, and never the time shorter.
+    assert 0.29 <= output.results["read_runtime_s"] <= time.monotonic() - begun_s
     assert output.results["read_iops"] == pytest.approx(
         output.read_calls / output.results["read_runtime_s"]
     )
