@@ -190,10 +190,10 @@ class ThreadSampler:
     """
 
     def __init__(self, process: int) -> None: ...
-    def stop(self) -> tuple[list[tuple[str, bytes, float]], int, float, int]:
+    def stop(self) -> tuple[list[tuple[str, bytes, float]], int, float, int, int]:
         """End it. Return the time (ns, summed over threads) by letter of the state and kernel
         function (`wchan`), the number of samples, the time that they stand for, and the CPU time
-        of sampling in ns.
+        of sampling and its time on run queues in ns.
         """
 
 def metadata_json(config_json: str, storage: object, has_directories: bool) -> str:

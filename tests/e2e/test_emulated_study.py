@@ -29,11 +29,11 @@ fault = ["none", "slow-drive", "drop-off"]
 what = "slow-drive"
 factor = 5
 at = "500 ms"
-duration = "1 s"
+duration = "60 s"
 [[fault]]
 what = "drop-off"
 at = "500 ms"
-duration = "1 s"
+duration = "60 s"
 [plan]
 repeats = { min = 1 }
 [run]

@@ -158,7 +158,7 @@ def test_waits_of_threads_that_read_ahead_delay_no_work() -> None:
 
 
 def test_samples_share_out_the_time_asleep() -> None:
-    states = states_of(SEEN, 10, 1000.0, cost_ns=0)
+    states = states_of(SEEN, 10, 1000.0, cost_ns=0, waited_ns=0)
     # Asleep by the counters: 900 of 1000. By samples 450 of 800 were for storage: with FUSE, but
     # not until a child executes its program.
     assert states.storage_wait_ns(1000, Times(60, 40, 999)) == round(900 * 450 / 800)
@@ -166,7 +166,7 @@ def test_samples_share_out_the_time_asleep() -> None:
 
 def test_without_a_sample_asleep_the_kernels_count_is_taken() -> None:
     """A job that ends after a few milliseconds must not have waits of 0 for that reason."""
-    states = states_of([("R", b"", 5.0)], 1, 5.0, cost_ns=0)
+    states = states_of([("R", b"", 5.0)], 1, 5.0, cost_ns=0, waited_ns=0)
 
     def waits(spent: Times) -> BlockWaits:
         return block_waits(

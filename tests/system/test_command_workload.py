@@ -371,7 +371,7 @@ def test_what_left_the_group_of_a_job_ends_with_it_when_its_time_is_over(tmp_pat
     assert trial["status"] == "failed" and "did not end within" in trial["cause"]
     pid = int(told.read_text())
     try:
-        assert wait_until(lambda: not is_running(pid), 5, 0.05)
+        assert wait_until(lambda: not is_running(pid), 60, 0.05)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
@@ -396,7 +396,7 @@ def test_nothing_of_a_job_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
         running.wait()
     pids = [int(file.read_text()) for file in told]
     try:
-        assert wait_until(lambda: not any(map(is_running, pids)), 5, 0.05)
+        assert wait_until(lambda: not any(map(is_running, pids)), 60, 0.05)
     finally:
         for pid in filter(is_running, pids):
             os.kill(pid, signal.SIGKILL)

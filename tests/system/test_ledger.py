@@ -251,6 +251,21 @@ class TestSampledStates:
         # 200 samples of each are the least that a busy machine allows: four standard deviations.
         assert found == pytest.approx(truth, abs=0.02 + 4 * (truth * (1 - truth) / 400) ** 0.5)
 
+    def test_waits_of_sampling_are_not_those_of_the_job(self) -> None:
+        """Samples are taken by a thread of the job's process. Another program takes the CPU for
+        half of the time, with a priority above both: 20 % of a job's CPU time was missing, since
+        the waits of two threads are more than its wall time."""
+        taker = "import time\nwhile True:\n until = time.monotonic() + 0.05\n"
+        taker += " while time.monotonic() < until: pass\n time.sleep(0.05)"
+        words = ["chrt", "--fifo", "50", "taskset", "-c", "1", sys.executable, "-c", taker]
+        with subprocess.Popen(words) as other:
+            try:
+                row = run("spin", "0.5", cpu=1, TEST_SAMPLED="1")
+            finally:
+                other.kill()
+        assert row["ledger_source"] == "samples"
+        assert row["on_cpu_s"] == pytest.approx(row["user_s"] + row["system_s"], rel=0.04)
+
     def test_a_job_that_computes_waits_for_no_storage(self) -> None:
         row = run("spin", "0.5", TEST_SAMPLED="1")
         assert share(row, "wait_block_s") < 0.02

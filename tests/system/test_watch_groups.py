@@ -135,7 +135,7 @@ def test_a_job_that_moves_to_another_group_is_counted_there(groups: list[Path]) 
             for pid in pids:
                 (group / "cgroup.procs").write_text(str(pid))
             assert own.use(pids) is None, "counts of two groups are not subtracted"
-            assert wait_until(pressed, 20, 0.05)
+            assert wait_until(pressed, 60, 0.05)
     finally:
         own.close()
         for process in running:

@@ -88,7 +88,7 @@ def test_clients_write_read_and_make_names_in_step(kind: str, tmp_path: Path) ->
         # Clients and servers share a machine here, and other programs with them.
         others = ("clients-saturated", "foreign-load", "start-spread")
         reasons = [each for each in trial["validity"]["reasons"] if each["code"] not in others]
-        assert (trial["status"], trial["cause"], reasons) == ("done", None, [])
+        assert (trial["status"], trial["cause"], reasons) == ("done", None, []), trial["cause"]
         if trial["workload"]["name"] == "names":
             check_names(trial, with_directories=kind != "s3")
         else:

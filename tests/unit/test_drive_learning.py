@@ -238,6 +238,16 @@ def test_a_number_is_told_only_where_loads_depend_on_it(
     assert {"dies", "channels"} - others.keys() == {limit}
 
 
+@pytest.mark.slow
+def test_dies_are_compared_with_those_in_other_channels() -> None:
+    """A fit that disturbed loads led to five dies in five channels, where four in two are true, and
+    not four in one step of five channels."""
+    device = four_dies(channel_bytes_per_s=300e6)
+    measured = {load: run_load(device, load, limit_s=0.6) for load in loads_of(32)}
+    fit = FlashFit(FlashLayout(dies=5, channels=5, page_units=1), FOUR_DIES_LOGS, 0.05)
+    assert 4 in as_good(device, fit, measured)["dies"]
+
+
 def test_loads_that_were_slowed_are_told_from_those_that_the_model_meets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -20,14 +20,15 @@ impl ThreadSampler {
         Ok(ThreadSampler { sampler: Some(Sampler::start(process)?) })
     }
 
-    /// Return the states, the number of samples, the time they stand for, and their CPU time.
+    /// Return the states, the number of samples, the time they stand for, their CPU time, and how
+    /// long they waited for a CPU.
     #[allow(clippy::type_complexity)] // in words in `_core.pyi`
-    fn stop<'py>(&mut self, py: Python<'py>) -> (Vec<StateTime<'py>>, u64, f64, u64) {
-        let Some(sampler) = self.sampler.take() else { return (Vec::new(), 0, 0.0, 0) };
+    fn stop<'py>(&mut self, py: Python<'py>) -> (Vec<StateTime<'py>>, u64, f64, u64, u64) {
+        let Some(sampler) = self.sampler.take() else { return (Vec::new(), 0, 0.0, 0, 0) };
         let sums = py.allow_threads(|| sampler.stop());
         let states = sums.states_ns.iter().map(|((letter, function), &time_ns)| {
             (char::from(*letter), PyBytes::new(py, function), time_ns)
         });
-        (states.collect(), sums.samples, sums.sampled_ns, sums.cost_ns)
+        (states.collect(), sums.samples, sums.sampled_ns, sums.cost_ns, sums.waited_ns)
     }
 }

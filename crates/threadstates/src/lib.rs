@@ -73,6 +73,7 @@ fn sample(process: u32, stop: &Stop) -> Sums {
         moments.sampled();
     }
     sums.cost_ns = moments::thread_cpu_ns();
+    sums.waited_ns = moments::thread_waited_ns();
     sums
 }
 

@@ -1,5 +1,6 @@
 //! When to sample, and how to be on time.
 
+use std::fs;
 use std::time::Duration;
 
 /// Share of a CPU that sampling may use.
@@ -51,6 +52,15 @@ fn mean_for(cost_ns: f64) -> f64 {
 /// Return the CPU time of this thread.
 pub fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Time for which this thread could run and had no CPU; 0 where the kernel does not count it.
+pub fn thread_waited_ns() -> u64 {
+    // "time on CPUs, time on run queues, number of time slices"
+    fs::read_to_string("/proc/thread-self/schedstat")
+        .ok()
+        .and_then(|text| text.split_whitespace().nth(1)?.parse().ok())
+        .unwrap_or(0)
 }
 
 pub fn clock_ns(clock: libc::clockid_t) -> u64 {

@@ -12,6 +12,8 @@ pub struct Sums {
     pub sampled_ns: f64,
     /// CPU time of the sampling thread.
     pub cost_ns: u64,
+    /// Time that the sampling thread waited for a CPU.
+    pub waited_ns: u64,
 }
 
 impl Sums {

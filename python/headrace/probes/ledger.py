@@ -267,7 +267,9 @@ class LedgerMeter:
         family = ended_descendants(os.getpid(), start.processes.keys(), now.processes.keys(), ended)
 
         spent, believed = self._spent(start, now, family, ended, wall_ns)
-        own_cpu_ns = max(0, own_cpu_ns - (states.cost_ns if states is not None else 0))
+        if states is not None:
+            own_cpu_ns = max(0, own_cpu_ns - states.cost_ns)
+            spent = self._without_sampling(spent, states)
         children_cpu_s = _cpu_s(now.children) - _cpu_s(start.children)
         # The larger one: rusage lacks children that no process waited for, taskstats messages can
         # be lost.
@@ -334,6 +336,14 @@ class LedgerMeter:
             own=resource.getrusage(resource.RUSAGE_SELF),
             children=resource.getrusage(resource.RUSAGE_CHILDREN),
         )
+
+    def _without_sampling(self, spent: Times, states: SampledStates) -> Times:
+        """Return what was spent without the waits of the thread that samples, which taskstats
+        counts with this process; no other source counts threads that have ended."""
+        if self._taskstats is None:
+            return spent
+        wait_cpu_ns = max(0, spent.wait_cpu_ns - states.waited_ns)
+        return Times(spent.run_ns, wait_cpu_ns, spent.wait_block_ns)
 
     def _spent(
         self,

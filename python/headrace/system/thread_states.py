@@ -30,6 +30,8 @@ class SampledStates:
     """Asleep until storage has done something: in state D, or in a request of FUSE or NFS."""
     cost_ns: int
     """CPU time of sampling that counts as that of the process."""
+    waited_ns: int
+    """Time on run queues of sampling, which the kernel adds to that of the process."""
 
     def storage_wait_ns(self, wall_ns: int, used: Times) -> int | None:
         """Return the time that the threads waited for storage; None when no sample tells.
@@ -51,12 +53,18 @@ class StateSampling:
 
     def end(self) -> SampledStates:
         """Return what was seen."""
-        states, samples, sampled_ns, cost_ns = self._sampler.stop()
-        return states_of(states, samples, sampled_ns, cost_ns if self._in_itself else 0)
+        states, samples, sampled_ns, *used_ns = self._sampler.stop()
+        cost_ns, waited_ns = used_ns if self._in_itself else (0, 0)
+        return states_of(states, samples, sampled_ns, cost_ns=cost_ns, waited_ns=waited_ns)
 
 
 def states_of(
-    states: Iterable[tuple[str, bytes, float]], samples: int, sampled_ns: float, cost_ns: int
+    states: Iterable[tuple[str, bytes, float]],
+    samples: int,
+    sampled_ns: float,
+    *,
+    cost_ns: int,
+    waited_ns: int,
 ) -> SampledStates:
     """Return the mean numbers of threads from times by letter and kernel function; pure."""
     alive = asleep = waiting = 0.0
@@ -68,7 +76,9 @@ def states_of(
             asleep += time_ns
             waiting += time_ns if _for_storage(letter, function) else 0.0
     whole_ns = sampled_ns or 1.0
-    return SampledStates(samples, alive / whole_ns, asleep / whole_ns, waiting / whole_ns, cost_ns)
+    return SampledStates(
+        samples, alive / whole_ns, asleep / whole_ns, waiting / whole_ns, cost_ns, waited_ns
+    )
 
 
 def _for_storage(letter: str, function: bytes) -> bool:

@@ -220,19 +220,19 @@ def best_fit(
 
 def as_good(device: LearntDevice, best: FlashFit, measured: Measured) -> dict[str, list[int]]:
     """Return the other numbers of `dies`, `channels` and units of a `page` that meet the loads
-    about as well as those of the best fit, if the other two stay.
+    about as well as those of the best fit. The others stay, but for the channels of other dies.
 
     With n independent misfits the likelihood falls as error to the power of -n.
     """
     misfit_count = len(misfits(device, best.layout, best.logs, measured))
     most = max(best.error, 0.01) * math.exp(AS_GOOD / misfit_count)
-    found: dict[str, list[int]] = {}
-    for name, outwards in alternatives(best.layout).items():
-        for layouts in outwards:
-            for number, layout in layouts[:FARTHEST]:
-                if not _meets(device, layout, best.logs, measured, most):
+    found: dict[str, set[int]] = {}
+    for name, rows in alternatives(best.layout).items():
+        for steps in rows:
+            for number, layouts in steps[:FARTHEST]:
+                if not any(_meets(device, each, best.logs, measured, most) for each in layouts):
                     break
-                found.setdefault(name, []).append(number)
+                found.setdefault(name, set()).add(number)
     return {name: sorted(numbers) for name, numbers in found.items()}
 
 

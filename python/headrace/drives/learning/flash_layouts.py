@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 DIES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -48,22 +49,47 @@ def _beside(steps: tuple[int, ...], value: int) -> list[int]:
     return [*low[-1:], *high[:1]]
 
 
-def alternatives(layout: FlashLayout) -> dict[str, list[list[tuple[int, FlashLayout]]]]:
-    """Return layouts that differ in one number, the nearest first: smaller ones and larger ones."""
+def alternatives(layout: FlashLayout) -> dict[str, list[list[tuple[int, list[FlashLayout]]]]]:
+    """Return rows of layouts with another number of dies, channels, or units of a page, the nearest
+    number first: smaller ones and larger ones.
+
+    Other dies are in as many channels, or in others: four dies in two channels meet what five dies
+    in five do, where no load depends on the channels.
+    """
     dies, channels, page = layout.dies, layout.channels, layout.page_units
-    by_name: dict[str, list[tuple[int, FlashLayout]]] = {
-        "dies": [
-            (each * channels, FlashLayout(each * channels, channels, page))
-            for each in DIES_PER_CHANNEL
-        ],
-        "channels": [(each, FlashLayout(dies, each, page)) for each in _divisors(dies)],
-        "page": [(each, FlashLayout(dies, channels, each)) for each in PAGE_UNITS],
-    }
-    now = {"dies": dies, "channels": channels, "page": page}
+    deeper = [each * channels for each in DIES_PER_CHANNEL]
+    divided = sorted({each * deep for each in CHANNELS for deep in DIES_PER_CHANNEL})
     return {
-        name: [
-            [each for each in reversed(steps) if each[0] < now[name]],
-            [each for each in steps if each[0] > now[name]],
-        ]
-        for name, steps in by_name.items()
+        "dies": [
+            *_outwards(dies, [(each, [FlashLayout(each, channels, page)]) for each in deeper]),
+            *_outwards(
+                dies,
+                [
+                    (each, [FlashLayout(each, split, page) for split in _splits(each, channels)])
+                    for each in divided
+                ],
+            ),
+        ],
+        "channels": _outwards(
+            channels, [(each, [FlashLayout(dies, each, page)]) for each in _divisors(dies)]
+        ),
+        "page": _outwards(
+            page, [(each, [FlashLayout(dies, channels, each)]) for each in PAGE_UNITS]
+        ),
     }
+
+
+def _outwards(
+    now: int, steps: list[tuple[int, list[FlashLayout]]]
+) -> list[list[tuple[int, list[FlashLayout]]]]:
+    """Return the steps below a number, from it downwards, and those above it."""
+    return [
+        [each for each in reversed(steps) if each[0] < now],
+        [each for each in steps if each[0] > now],
+    ]
+
+
+def _splits(dies: int, channels: int) -> list[int]:
+    """Return the two numbers of channels, nearest to another by their ratio, that divide dies."""
+    found = [each for each in CHANNELS if dies / each in DIES_PER_CHANNEL]
+    return sorted(found, key=lambda each: abs(math.log(each / channels)))[:2]
