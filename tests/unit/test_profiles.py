@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -297,6 +298,19 @@ def moves(job: Recording) -> list[tuple[str, str, int, int]]:
     ]
 
 
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_a_picture_that_cannot_be_written_leaves_no_part(tmp_path: Path, ending: str) -> None:
+    """A file of no bytes would refuse the next try: it is there already."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(HeadraceError, match="cannot be written"):
+            draw(recording(), tmp_path / f"job.{ending}")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())
+
+
 def test_strace_with_children_and_calls_that_others_interrupt(tmp_path: Path) -> None:
     job = imported(tmp_path, STRACE)
     assert moves(job) == [
@@ -320,6 +334,20 @@ def test_darshan_s_ranks_are_threads_and_mpi_io_counts_once(tmp_path: Path) -> N
     assert job.duration_ns == 1_500_000_000
 
 
+def test_a_listing_of_darshan_that_is_cut_is_not_taken_for_whole(tmp_path: Path) -> None:
+    """As by a full disk: within the last number it still looks like a time, at the end of a line
+    like a listing."""
+    whole = DARSHAN.rstrip().splitlines()
+    last = " X_POSIX 1 read 0 262144 1000 1.2000 1.{}"
+    for end, said in (("3", "cut within its last number"), ("1", "ends before it starts")):
+        with pytest.raises(StudyError, match="line") as failed:
+            imported(tmp_path, "\n".join([*whole[:-1], last.format(end)]))
+        assert said in faults_of(failed.value)
+    assert imported(tmp_path, "\n".join([*whole[:-1], last.format("3000")])).notes[1:] == ()
+    short = imported(tmp_path, "\n".join(whole[:-2]) + "\n")
+    assert short.notes[1].startswith("the listing is not complete: it has 1 of the 2 accesses")
+
+
 def test_maps_that_strace_cannot_see_into_are_noted(tmp_path: Path) -> None:
     """uproot, numpy and many readers map their files; libraries are mapped by every program."""
     text = ""
@@ -332,7 +360,7 @@ def test_maps_that_strace_cannot_see_into_are_noted(tmp_path: Path) -> None:
         "1763770000.030 mmap(NULL, 4096, PROT_READ, MAP_PRIVATE|MAP_ANONYMOUS, -1, 0) = 0x7f10\n"
     )
     notes = imported(tmp_path, text).notes
-    assert any(note.startswith("1 maps of files (mmap)") for note in notes)
+    assert any(note.startswith("1 map of files (mmap)") for note in notes)
 
 
 def test_paths_relative_to_a_directory_that_strace_saw_opened(tmp_path: Path) -> None:
@@ -348,6 +376,160 @@ def test_paths_relative_to_a_directory_that_strace_saw_opened(tmp_path: Path) ->
     text = "".join(f"1763770000.0{at:02} {line}\n" for at, line in enumerate(lines))
     job = imported(tmp_path, text)
     assert [each.path for each in job.files] == ["/data/in/a.root", "/b.root", "/c.root"]
+
+
+def timed(*lines: str) -> str:
+    """Return a trace of calls, one each millisecond; `{}` is the place of the time."""
+    return "".join(line.format(f"1763770000.{at:03}") + "\n" for at, line in enumerate(lines))
+
+
+@pytest.mark.parametrize("call", ["vfork(", "clone3({{flags=CLONE_VM|CLONE_VFORK}}, 88"])
+def test_a_child_that_runs_before_its_parent_s_call_returns(tmp_path: Path, call: str) -> None:
+    """As the children of posix_spawn and of Python's subprocess: with a file as standard input."""
+    job = imported(
+        tmp_path,
+        timed(
+            '1 {} openat(AT_FDCWD, "/data/a", O_RDONLY|O_CLOEXEC) = 3',
+            f"1 {{}} {call} <unfinished ...>",
+            "2 {} dup2(3, 0) = 0",
+            '2 {} openat(AT_FDCWD, "/data/b", O_RDONLY) = 4',
+            '2 {} execve("/bin/cat", ["cat"], 0x7ffc /* 9 vars */ <unfinished ...>',
+            f"1 {{}} <... {call.partition('(')[0]} resumed>) = 2",
+            "2 {} <... execve resumed>) = 0",
+            '2 {} read(0, "x"..., 500) = 500',
+            '2 {} read(4, "x"..., 70) = 70',
+            '2 {} read(3, "x"..., 9) = 9',
+        ),
+    )
+    assert moves(job) == [("READ", "/data/a", 0, 500), ("READ", "/data/b", 0, 70)]
+    assert len(job.notes) == 2  # work and -T: nothing is missing
+
+
+def test_descriptors_that_exec_closed_or_that_name_something_else_are_no_files(
+    tmp_path: Path,
+) -> None:
+    job = imported(
+        tmp_path,
+        timed(
+            '{} openat(AT_FDCWD, "/data/a", O_RDONLY|O_CLOEXEC) = 3',
+            '{} openat(AT_FDCWD, "/data/b", O_RDONLY) = 4',
+            "{} close(4) = 0",
+            '{} openat(AT_FDCWD, "/proc/stat", O_RDONLY) = 4',
+            '{} read(4, "x"..., 70) = 70',
+            '{} execve("/bin/cat", ["cat"], 0x7ffc /* 9 vars */) = 0',
+            "{} socket(AF_INET, SOCK_STREAM, IPPROTO_IP) = 3",
+            '{} read(3, "x"..., 500) = 500',
+            '{} openat(AT_FDCWD, "/data/c", O_RDONLY) = 5',
+            "{} dup2(3, 5) = 5",
+            '{} read(5, "x"..., 500) = 500',
+        ),
+    )
+    assert moves(job) == []
+
+
+def test_offsets_that_strace_shows(tmp_path: Path) -> None:
+    job = imported(
+        tmp_path,
+        timed(
+            '{} openat(AT_FDCWD, "/data/a", O_RDONLY) = 3',
+            '{} openat(AT_FDCWD, "/data/b", O_RDONLY) = 4',
+            "{} copy_file_range(3, NULL, 4, [7000], 50, 0) = 50",
+            "{} copy_file_range(3, [900] => [960], 4, NULL, 60, 0) = 60",
+            "{} sendfile(4, 3, [8000] => [8070], 70) = 70",
+            '{} preadv2(3, [{{iov_base="x"..., iov_len=80}}], 1, -1, RWF_HIPRI) = 80',
+            '{} preadv2(3, [{{iov_base="x"..., iov_len=90}}], 1, 400, 0) = 90',
+            '{} read(3, "x"..., 100) = 100',
+        ),
+    )
+    assert [(name, offset, length) for name, _, offset, length in moves(job)] == [
+        ("READ", 0, 50),
+        ("WRITE", 7000, 50),
+        ("READ", 900, 60),
+        ("WRITE", 0, 60),
+        ("READ", 8000, 70),
+        ("WRITE", 60, 70),
+        ("READ", 50, 80),
+        ("READ", 400, 90),
+        ("READ", 130, 100),
+    ]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'rename("/data/b.part", "/data/b")',
+        'renameat2(5, "b.part", AT_FDCWD, "/data/b", RENAME_NOREPLACE)',
+        'renameat(AT_FDCWD</data>, "b.part", 5</data>, "b")',
+    ],
+)
+def test_a_file_that_is_renamed_stays_the_file_that_the_job_made(tmp_path: Path, call: str) -> None:
+    """Written to a part, renamed, and read: not an input that was there before."""
+    job = imported(
+        tmp_path,
+        timed(
+            '{} openat(AT_FDCWD, "/data", O_RDONLY|O_DIRECTORY) = 5',
+            '{} openat(AT_FDCWD, "/data/b.part", O_WRONLY|O_CREAT|O_TRUNC, 0644) = 3',
+            '{} write(3, "x"..., 500) = 500',
+            "{} close(3) = 0",
+            f"{{}} {call} = 0",
+            '{} openat(AT_FDCWD, "/data/b", O_RDONLY) = 3',
+            '{} read(3, "x"..., 500) = 500',
+        ),
+    )
+    assert moves(job) == [("WRITE", "/data/b.part", 0, 500), ("READ", "/data/b.part", 0, 500)]
+    assert [file.created for file in job.files] == [True]
+
+
+def test_names_that_strace_writes_with_escapes(tmp_path: Path) -> None:
+    """strace writes the bytes of all but ASCII as octal numbers, whatever the locale."""
+    job = imported(
+        tmp_path,
+        timed(
+            r'{} openat(AT_FDCWD, "/data/f\303\244 \"q\".root", O_RDONLY) = 3',
+            '{} read(3, "x"..., 100) = 100',
+            r'{} read(4</data/\303\274.root>, "x"..., 100) = 100',
+        ),
+    )
+    assert [file.path for file in job.files] == ['/data/fä "q".root', "/data/ü.root"]
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "7<cat> {}",  # -Y
+        "7 {} (+     0.000365)",  # -r
+        "7 {} [ 257]",  # -n
+        "7 {} [00007fefc64e5c47]",  # -i
+        "[pid     7<cat>] {}",
+    ],
+)
+def test_options_of_strace_that_begin_lines_otherwise(tmp_path: Path, prefix: str) -> None:
+    job = imported(
+        tmp_path,
+        timed(
+            f'{prefix} openat(AT_FDCWD, "/data/a", O_RDONLY) = 3',
+            f'{prefix} read(3, "x"..., 100) = 100',
+        ),
+    )
+    assert moves(job) == [("READ", "/data/a", 0, 100)]
+
+
+def test_a_trace_without_a_file_that_is_known_says_so(tmp_path: Path) -> None:
+    """As the file of a child that strace -ff writes."""
+    notes = imported(tmp_path, timed('{} read(3, "x"..., 100) = 100')).notes
+    assert any(note.startswith("no call on a file with a known name") for note in notes)
+
+
+def test_children_whose_fork_was_not_traced_are_noted(tmp_path: Path) -> None:
+    """As with -e trace=openat,read: what they read through inherited descriptors is lost."""
+    job = imported(
+        tmp_path,
+        timed(
+            '1 {} openat(AT_FDCWD, "/data/a", O_RDONLY) = 3',
+            '2 {} read(3, "x"..., 100) = 100',
+        ),
+    )
+    assert any(note.startswith("the start of 1 process is not in") for note in job.notes)
 
 
 def test_a_child_shares_the_position_in_a_file_of_its_parent(tmp_path: Path) -> None:

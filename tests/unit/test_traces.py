@@ -296,6 +296,18 @@ def test_what_is_wrong_with_a_trace_is_told(tmp_path: Path) -> None:
     assert "major:minor" in fault_of(REAL, "sda")
 
 
+def test_a_trace_of_which_no_line_can_be_read_says_why(tmp_path: Path) -> None:
+    """A CSV with fractions, as many programs write them, is not merely without requests."""
+    file = tmp_path / "a.csv"
+    file.write_text("time_ns,op,sector,sectors\n0.5,R,0,8\n1.5,R,8,8\n")
+    said = "no requests that can be read; the first problem: .*a.csv:2: must be a whole number, "
+    assert re.search(said, fault_of(file))
+    with pytest.raises(StudyError) as failed:
+        convert(open_trace(file), tmp_path / "b.csv")
+    assert re.search(said, str(failed.value.problems[0]))
+    assert not (tmp_path / "b.csv").exists()
+
+
 def test_a_truncated_trace_says_where_and_keeps_the_rest(tmp_path: Path) -> None:
     place = captured(tmp_path / "cut")
     file = place / "loop0.blktrace.1"

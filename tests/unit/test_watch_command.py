@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -24,7 +25,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from headrace.analysis.find import find
 from headrace.analysis.read import read as read_records
 from headrace.cli.watch import watch
-from headrace.errors import HeadraceError, RefusedError, UsageError
+from headrace.errors import CannotRecordError, HeadraceError, RefusedError, UsageError
+from headrace.library import resume
 from headrace.system.accounting import Times
 from headrace.system.waiting import wait_until
 from headrace.watching import FoundJob, Watcher, finder_kinds
@@ -308,6 +310,38 @@ def test_records_of_windows_are_read_as_those_of_a_study(
     assert sum(read.trials["wall_s"]) == pytest.approx(sum(intervals_s), rel=0.1)
     with pytest.raises(RefusedError, match="holds results already"):
         watch(pid=[str(sleeper.pid)], record=folder, once=True)
+
+
+@contextmanager
+def no_byte_more() -> Generator[None]:
+    """No file can grow, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_watch_that_cannot_record_more_is_not_to_be_resumed(
+    sleeper: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    """What it did not see is over: `headrace resume` has no trial to run."""
+    folder = tmp_path / "a day"
+    with Watcher(PidFinder([str(sleeper.pid)])) as watcher:
+        with pytest.raises(CannotRecordError) as failed, Recorder(folder, 0.2) as recorder:
+            recorder.add(watcher.watch(0.2))
+            sample = watcher.watch(0.2)
+            with no_byte_more():
+                recorder.add(sample)
+        hint = failed.value.hint or ""
+        assert "resume" not in hint and "--record" in hint
+        with no_byte_more(), pytest.raises(CannotRecordError) as failed:
+            Recorder(tmp_path / "another", 0.2)
+        assert "resume" not in (failed.value.hint or "")
+    assert read_records(folder).trials["status"].to_list()[:1] == ["done"]
+    with pytest.raises(RefusedError, match="the records of a watch: there is nothing to resume"):
+        resume(folder)
 
 
 def test_reports_of_a_watch_lead_with_efficiency(tmp_path: Path) -> None:

@@ -275,13 +275,18 @@ def resume(
     `on`: what simulates, as for `LoadedStudy.run`. Raises UsageError when the folder holds no
     results, RefusedError when it was written by another version or its study has changed.
     """
-    from headrace.records.store import ResultStore, read_header
+    from headrace.records.store import WATCHED, ResultStore, read_header
 
     root = Path(results)
     if cache_dir is not None:
         check_place(cache_dir, "--cache-dir")
     header = read_header(root)
     text = (root / "study.toml").read_text()
+    if text.startswith(WATCHED):
+        raise RefusedError(
+            f"{root} has the records of a watch: there is nothing to resume",
+            hint="headrace watch --record FOLDER watches again, into another folder",
+        )
     base = Path(header.base)
     study = headrace.study.load.load_study_text(text, file=root / "study.toml", base=base)
     if study.hash != header.study_hash:

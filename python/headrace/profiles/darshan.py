@@ -6,6 +6,7 @@ opens, stats or CPU times: time between two accesses of a thread counts as work.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from headrace.profiles.steps import (
 _MODULE = "X_POSIX"
 _OF_POSIX = "X_MPIIO"
 """Ignored: MPI-IO accesses are made by POSIX accesses, and would count twice."""
+_COUNTS = re.compile(r"^# DXT, write_count: (\d{1,18}), read_count: (\d{1,18})")
 
 
 @dataclass
@@ -43,6 +45,9 @@ class _Listing:
     """Start, end, thread, operation, file, offset, length."""
     facts: dict[str, str] = field(default_factory=dict[str, str])
     other_modules: set[str] = field(default_factory=set[str])
+    counted: int = 0
+    """Accesses of all modules, as the heads of the files count them."""
+    listed: int = 0
     current: int | None = None
     """The file that the following accesses are of."""
 
@@ -53,6 +58,8 @@ class _Listing:
         if line.startswith("# DXT, file_id") and "file_name:" in line:
             file = line.partition("file_name:")[2].strip()
             self.current = self.files.setdefault(file, len(self.files))
+        elif counts := _COUNTS.match(line):
+            self.counted += int(counts.group(1)) + int(counts.group(2))
 
     def access(self, fields: list[str]) -> None:
         """Read a line of one access. Raises ValueError if it does not fit the format."""
@@ -62,6 +69,7 @@ class _Listing:
                 "no line of darshan-dxt-parser: module, rank, read or write, segment, "
                 "offset, length, start, end"
             )
+        self.listed += 1
         if fields[0] != _MODULE:
             self.other_modules.add(fields[0])
             return
@@ -70,6 +78,8 @@ class _Listing:
         offset, length = (whole_number(fields[at]) for at in (4, 5))
         rank = whole_number(fields[1], MOST_THREADS)
         start, end = (nanoseconds(each) for each in fields[6:8])
+        if end < start:
+            raise ValueError("the access ends before it starts")
         op = Op.WRITE if fields[2] == "write" else Op.READ
         if length:
             key = (self.current, op)
@@ -79,6 +89,21 @@ class _Listing:
         named = fields[8] if len(fields) > 8 and fields[8].isdecimal() else ""
         thread = self.threads.setdefault((rank, named), len(self.threads))
         self.accesses.append((start, end, thread, int(op), self.current, offset, length))
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what the listing does not tell."""
+        notes = [
+            "imported from Darshan DXT: time between accesses counts as work; opens and stats are "
+            "not known"
+        ]
+        if left_out := sorted(self.other_modules - {_OF_POSIX}):
+            notes.append(f"accesses of {', '.join(left_out)} are left out")
+        if self.listed < self.counted:
+            notes.append(
+                f"the listing is not complete: it has {self.listed} of the {self.counted} accesses "
+                "that it counts"
+            )
+        return tuple(notes)
 
     def _created(self, index: int) -> bool:
         """Return whether a file was written before anything was read of it."""
@@ -109,12 +134,15 @@ def read_darshan(path: Path, name: str) -> Recording:
     listing = _Listing()
     with path.open(errors="replace") as text:
         for number, line in enumerate(text, 1):
+            cut = not line.endswith("\n")
             line = line.strip()
             if line.startswith("#"):
                 listing.head(line)
             elif line:
                 try:
                     listing.access(line.split())
+                    if cut and _lacks_digits(line.split()):
+                        raise ValueError("the last line is cut within its last number")
                 except ValueError as error:
                     raise StudyError(
                         [FileProblem(path, number, "line", line[:60], str(error))]
@@ -133,12 +161,6 @@ def read_darshan(path: Path, name: str) -> Recording:
     steps = columns(rows)
     facts = listing.facts
     run_ns = _run_time_ns(facts.get("run time", facts.get("run time (s)", "")))
-    notes = [
-        "imported from Darshan DXT: time between accesses counts as work; opens and stats are "
-        "not known"
-    ]
-    if left_out := sorted(listing.other_modules - {_OF_POSIX}):
-        notes.append(f"accesses of {', '.join(left_out)} are left out")
     return Recording(
         name,
         "darshan-dxt",
@@ -148,8 +170,15 @@ def read_darshan(path: Path, name: str) -> Recording:
         cpu_ns=int(steps.cpu_ns.sum()),
         command=tuple(facts.get("exe", "").split()),
         processes=len({rank for rank, _ in listing.threads}),
-        notes=tuple(notes),
+        notes=listing.notes(),
     )
+
+
+def _lacks_digits(fields: list[str]) -> bool:
+    """Return whether the end of an access has fewer decimals than its start: Darshan writes as
+    many."""
+    start, end = (each.partition(".")[2] for each in fields[6:8])
+    return len(fields) == 8 and len(end) < len(start)
 
 
 def _run_time_ns(text: str) -> int:

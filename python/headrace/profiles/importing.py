@@ -26,7 +26,9 @@ _SIGNS = {
         r'^"?\d+"?,"?(?:Open|Close|Read|Stat|VectorRead|Write|PgRead|PgWrite|Sync)"?,"?\d+\.\d+"?,',
         re.MULTILINE,
     ),
-    "strace": re.compile(r"^(?:\[pid\s+\d+\]\s+|\d+\s+)?\d{9,}\.\d+\s+\S", re.MULTILINE),
+    "strace": re.compile(
+        r"^(?:\[pid\s+\d+(?:<[^>]*>)?\]\s+|\d+(?:<[^>]*>)?\s+)?\d{9,}\.\d+\s+\S", re.MULTILINE
+    ),
 }
 
 

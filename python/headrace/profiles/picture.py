@@ -13,6 +13,7 @@ from headrace.profiles.steps import Op, Recording, Steps
 from headrace.profiles.summary import Summary, is_read, summarise
 from headrace.profiles.timeline import timeline
 from headrace.units import format_amount, format_seconds
+from headrace.whole_file import whole
 
 READ, WRITE, WORK, SLEEP = CURVE_COLOURS[0], CURVE_COLOURS[1], CURVE_COLOURS[2], GREY
 _MOST_POINTS = 20_000
@@ -42,9 +43,15 @@ def draw(recording: Recording, path: Path) -> None:
         f"{format_amount(summary.bytes_written)} written, {format_seconds(summary.duration_s)}",
         fontsize=13,
     )
-    try:
+    kind = path.suffix.removeprefix(".")
+
+    def write(part: Path) -> None:
         with rc_context({"svg.hashsalt": recording.name, "svg.fonttype": "none"}):
-            figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else {})
+            undated = {"Date": None} if kind == "svg" else {}
+            figure.savefig(part, dpi=150, format=kind, metadata=undated)
+
+    try:
+        whole(path, write)
     except OSError as error:
         raise HeadraceError(f"{path}: the picture cannot be written: {error.strerror}") from error
 

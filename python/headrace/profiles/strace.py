@@ -23,7 +23,12 @@ from headrace.profiles.steps import (
     whole_number,
 )
 
-_LINE = re.compile(r"^(?:\[pid\s+(\d{1,10})\]\s+|(\d{1,10})\s+)?(\d{9,10}\.\d+)\s+(.*)$")
+_LINE = re.compile(
+    r"^(?:\[pid\s+(\d{1,10})(?:<[^>]*>)?\]\s+|(\d{1,10})(?:<[^>]*>)?\s+)?(\d{9,10}\.\d+)\s+"
+    r"(?:\(\+\s*\d+\.\d+\)\s+)?(?:\[[\s0-9a-f?]+\]\s+)*(.*)$"
+)
+"""Process (with -Y its name, too), time, with -r the time since the line before, with -n and -i the
+call's number and the instruction's address, call."""
 _CALL = re.compile(
     r"^(\w+)\((.*)\)\s+=\s+(-?\d{1,19}|0x[0-9a-f]{1,16}|\?)(<[^>]*>)?(.*?)(?:<(\d{1,9}\.\d+)>)?$"
 )
@@ -35,11 +40,17 @@ _DESCRIPTOR = re.compile(r"^(\d{1,10})(?:<([^>]*)>)?")
 _DIRECTORY = re.compile(r"^AT_FDCWD<([^>]*)>")
 """With -y: the working directory."""
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(x[0-9a-f]{2}|[0-7]{1,3}|.)")
+_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "v": "\v", "f": "\f"}
+_GIVEN_OFFSET = re.compile(r"^\[(\d{1,19})\]")
 
 _READS = {"read": False, "readv": False, "pread64": True, "preadv": True, "preadv2": True}
 _WRITES = {"write": False, "writev": False, "pwrite64": True, "pwritev": True, "pwritev2": True}
 _COPIES = {"sendfile", "copy_file_range", "splice"}
+_RENAMES = {"rename", "renameat", "renameat2"}
 _OPENS = {"open", "openat", "openat2", "creat"}
+_DUPLICATES = {"dup", "dup2", "dup3"}
+_CLONES = {"clone", "clone3", "fork", "vfork"}
 _SIZES = {"ftruncate", "truncate", "fallocate"}
 _OTHER_WAYS = {"io_uring_setup": "io_uring", "io_uring_enter": "io_uring", "io_submit": "libaio"}
 """Calls whose reads and writes strace does not show -> the interface's common name."""
@@ -60,10 +71,27 @@ class _Process:
     directory: str = "/"
     folders: dict[int, str] = field(default_factory=dict[int, str])
     """Descriptors of directories, to which paths of openat and its kin are relative."""
+    closed_by_exec: set[int] = field(default_factory=set[int])
 
     def forked(self) -> _Process:
         """Return a child's descriptors: it shares the positions in files that were open."""
-        return _Process(dict(self.open), self.directory, dict(self.folders))
+        return _Process(
+            dict(self.open), self.directory, dict(self.folders), set(self.closed_by_exec)
+        )
+
+    def drop(self, descriptors: set[int]) -> None:
+        """Forget descriptors that are closed, or that name something else from now on."""
+        for each in descriptors:
+            self.open.pop(each, None)
+            self.folders.pop(each, None)
+        self.closed_by_exec -= descriptors
+
+    def mark(self, descriptor: int, arguments: str) -> None:
+        """Note whether exec closes a descriptor, as the call that made it says."""
+        if "CLOEXEC" in arguments:
+            self.closed_by_exec.add(descriptor)
+        else:
+            self.closed_by_exec.discard(descriptor)
 
 
 class _Reader:
@@ -74,7 +102,13 @@ class _Reader:
         self._processes: dict[int, _Process] = {}
         self._threads: dict[int, int] = {}
         self._ends: dict[int, int] = {}
+        self._cloning: dict[int, str] = {}
+        """Processes in a call that makes a child, which may run before the call returns."""
+        self._parents: dict[int, int] = {}
+        """Children that ran before -> their parents, as far as those can be told."""
         self.pids: set[int] = set()
+        self.strangers = 0
+        """Processes whose beginning is not in the trace, besides the first."""
         self.untimed = False
         self.hidden: set[str] = set()
         """I/O interfaces that the job used and strace cannot see into."""
@@ -105,10 +139,12 @@ class _Reader:
         self.pids.add(pid)
         self.untimed |= took is None
         end_ns = at_ns + (round(float(took) * 1e9) if took else 0)
-        process = self._processes.setdefault(pid, _Process())
-        if name in ("clone", "clone3", "fork", "vfork"):
-            shares = "CLONE_FILES" in arguments
-            self._processes[result] = process if shares else process.forked()
+        process = self._process(pid)
+        if name in _CLONES:
+            self._cloned(pid, result, arguments)
+            return
+        if name in _RENAMES:
+            self._rename(process, arguments)
             return
         if name == "mmap":
             self._count_map(process, arguments)
@@ -125,6 +161,50 @@ class _Reader:
             in_range(offset + length)
             self.rows.append((at_ns, end_ns, thread, int(op), file, offset, length, worked))
 
+    def cloning(self, pid: int, text: str) -> None:
+        """Note a call that has begun, if it makes a child."""
+        if text.partition("(")[0] in _CLONES:
+            self._cloning[pid] = text
+
+    def _process(self, pid: int) -> _Process:
+        """Return a process; a new one is the child of the one that makes a child right now."""
+        if pid not in self._processes:
+            parent = next(iter(self._cloning), None)
+            self.strangers += parent is None and bool(self._processes)
+            if parent is not None:
+                self._parents[pid] = parent
+                self._add(parent, pid, self._cloning[parent])
+        return self._processes.setdefault(pid, _Process())
+
+    def _cloned(self, pid: int, child: int, arguments: str) -> None:
+        """Add a child, unless it has run as this process's child already."""
+        self._cloning.pop(pid, None)
+        if self._parents.pop(child, None) != pid:
+            self._add(pid, child, arguments)
+
+    def _add(self, parent: int, child: int, arguments: str) -> None:
+        process = self._process(parent)
+        self._processes[child] = process if "CLONE_FILES" in arguments else process.forked()
+
+    def _rename(self, process: _Process, arguments: str) -> None:
+        """Let a file have another name from now on. Its first name is the one that is kept."""
+        if here := _DIRECTORY.match(arguments):
+            process.directory = _unescaped(here.group(1))
+        named = list(_QUOTED.finditer(arguments))
+        if len(named) != 2:
+            return
+        # Each name of renameat follows the descriptor of its folder.
+        ahead = (arguments[: named[0].start()], arguments[named[0].end() : named[1].start()])
+        old, new = (
+            _named(process, before.lstrip(", ") + found.group(0))
+            for before, found in zip(ahead, named, strict=True)
+        )
+        changed = (old, new) if "RENAME_EXCHANGE" in arguments else (old,)
+        numbers = [self._numbers.pop(path, None) for path in changed]
+        for path, number in zip((new, old), numbers, strict=False):
+            if number is not None:
+                self._numbers[path] = number
+
     def _count_map(self, process: _Process, arguments: str) -> None:
         fields = arguments.split(",")
         held = self._held(process, fields[-2].strip()) if len(fields) > 1 else None
@@ -133,20 +213,28 @@ class _Reader:
     def _copy(
         self, process: _Process, name: str, arguments: str, result: int
     ) -> list[tuple[Op, int, int, int]]:
-        """Return a read of one file and a write of the other, at the descriptors' own offsets;
-        descriptors that are no files are omitted."""
+        """Return a read of one file and a write of the other, at the offsets that are given, else
+        at the descriptors' own; descriptors that are no files are omitted."""
         fields = [each.strip() for each in arguments.split(",")]
         if len(fields) < 3:
             return []
-        source, target = (fields[1], fields[0]) if name == "sendfile" else (fields[0], fields[2])
+        own = "NULL"
+        (source, read_at), (target, write_at) = (
+            ((fields[1], fields[2]), (fields[0], own))
+            if name == "sendfile"
+            else ((fields[0], fields[1]), (fields[2], fields[3] if len(fields) > 3 else own))
+        )
         found: list[tuple[Op, int, int, int]] = []
-        for op, text in ((Op.READ, source), (Op.WRITE, target)):
+        for op, text, offset in ((Op.READ, source, read_at), (Op.WRITE, target, write_at)):
             number = _DESCRIPTOR.match(text)
             held = process.open.get(int(number.group(1))) if number else None
             if held is not None and result:
-                found.append((op, held.file, held.at, result))
-                self._grow(held.file, held.at + result, op)
-                held.at += result
+                given = _GIVEN_OFFSET.match(offset)
+                at = held.at if given is None else whole_number(given.group(1))
+                found.append((op, held.file, at, result))
+                self._grow(held.file, at + result, op)
+                if given is None:
+                    held.at += result
         return found
 
     def _grow(self, number: int, end: int, op: Op) -> None:
@@ -162,7 +250,8 @@ class _Reader:
         fields = [each.strip() for each in arguments.rsplit(",", 1 if name != "fallocate" else 3)]
         if name == "truncate":
             quoted = _QUOTED.search(arguments)
-            file = None if quoted is None else self.file(_absolute(process, quoted.group(1)))
+            path = "" if quoted is None else _unescaped(quoted.group(1))
+            file = self.file(_absolute(process, path)) if path else None
         else:
             held = self._held(process, arguments)
             file = None if held is None else held.file
@@ -187,7 +276,7 @@ class _Reader:
         held = process.open.get(fd)
         if (
             held is None
-            and (path := found.group(2) or "").startswith("/")
+            and (path := _unescaped(found.group(2) or "")).startswith("/")
             and not path.startswith(("/dev", "/proc", "/sys"))
         ):
             # With -y: a file that was open before the trace began.
@@ -198,10 +287,14 @@ class _Reader:
         self, process: _Process, name: str, arguments: str, result: int, result_path: str
     ) -> tuple[Op, int, int, int] | None:
         if here := _DIRECTORY.match(arguments):
-            process.directory = here.group(1)
+            process.directory = _unescaped(here.group(1))
+        if name in ("execve", "execveat"):
+            process.drop(set(process.closed_by_exec))
+            return None
         if name in _OPENS:
-            path = result_path.strip("<>") or _named(process, arguments)
-            process.folders.pop(result, None)
+            path = _unescaped(result_path[1:-1]) or _named(process, arguments)
+            process.drop({result})
+            process.mark(result, arguments)
             if "O_DIRECTORY" in arguments:
                 process.folders[result] = path
                 return None
@@ -218,20 +311,21 @@ class _Reader:
             return self._size(process, name, arguments)
         if name == "chdir":
             if quoted := _QUOTED.search(arguments):
-                process.directory = _absolute(process, quoted.group(1))
+                process.directory = _absolute(process, _unescaped(quoted.group(1)))
             return None
         held = self._held(process, arguments)
         if held is None:
+            if name in _DUPLICATES:
+                process.drop({result})
             return None
         if name in _READS or name in _WRITES:
             placed = _READS.get(name, False) or _WRITES.get(name, False)
             at = held.at
-            if placed and (
-                numbers := re.findall(r"\d+", arguments.rsplit("]" if "v" in name else '"', 1)[-1])
-            ):
-                at = whole_number(numbers[1] if len(numbers) > 1 else numbers[0])
-            else:
+            given = _offset(name, arguments) if placed else None
+            if given is None:
                 held.at = at + result
+            else:
+                at = given
             op = Op.READ if name in _READS else Op.WRITE
             self._grow(held.file, at + result, op)
             return op, held.file, at, result
@@ -239,14 +333,15 @@ class _Reader:
             held.at = result
             return Op.SEEK, held.file, result, 0
         if name == "close":
-            process.open.pop(_descriptor(arguments), None)
+            process.drop({_descriptor(arguments)})
             return Op.CLOSE, held.file, 0, 0
         if name in ("fsync", "fdatasync", "syncfs") or (
             name == "sync_file_range" and "SYNC_FILE_RANGE_WAIT_AFTER" in arguments
         ):
             return Op.SYNC, held.file, 0, 0
-        if name in ("dup", "dup2", "dup3") or (name == "fcntl" and "F_DUPFD" in arguments):
+        if name in _DUPLICATES or (name == "fcntl" and "F_DUPFD" in arguments):
             process.open[result] = held
+            process.mark(result, arguments)
         return None
 
 
@@ -256,13 +351,41 @@ def _descriptor(arguments: str) -> int:
     return -1 if found is None else int(found.group(1))
 
 
+def _offset(name: str, arguments: str) -> int | None:
+    """Return the offset that a call gives; None if it is -1 (preadv2), the descriptor's own."""
+    text = arguments.rsplit("]" if "v" in name else '"', 1)[-1]
+    numbers = re.findall(r"-?\d+", text)
+    if not numbers or (given := numbers[1] if len(numbers) > 1 else numbers[0]).startswith("-"):
+        return None
+    return whole_number(given)
+
+
+def _unescaped(text: str) -> str:
+    """Return a name as it is: strace writes all but ASCII as octal numbers of bytes. Raises
+    ValueError for a name that no file has."""
+    if "\\" not in text:
+        return text
+
+    def plain(found: re.Match[str]) -> str:
+        code = found.group(1)
+        if code[0] == "x" and len(code) == 3:
+            return chr(int(code[1:], 16))
+        return chr(int(code, 8) & 255) if code[0] in "01234567" else _LETTERS.get(code, code)
+
+    # Each character is a byte now, and the bytes are the name's UTF-8.
+    name = os.fsdecode(_ESCAPED.sub(plain, text).encode("latin-1", "replace"))
+    if "\0" in name:
+        raise ValueError("a name holds the character NUL, which no name can have")
+    return name
+
+
 def _named(process: _Process, arguments: str) -> str:
     """Return the absolute path that a call names; "" if it names none."""
     quoted = _QUOTED.search(arguments)
     if quoted is None or not quoted.group(1):
         return ""
     folder = process.folders.get(_descriptor(arguments))
-    return _absolute(process, quoted.group(1), folder)
+    return _absolute(process, _unescaped(quoted.group(1)), folder)
 
 
 def _absolute(process: _Process, path: str, folder: str | None = None) -> str:
@@ -309,6 +432,7 @@ class _Lines:
     def _call(self, pid: int, at_ns: int, text: str) -> None:
         if begun := _UNFINISHED.match(text):
             self._waiting[pid] = (at_ns, begun.group(1))
+            self.reader.cloning(pid, begun.group(1))
         elif (resumed := _RESUMED.match(text)) and pid in self._waiting:
             begin_ns, call = self._waiting.pop(pid)
             self.reader.call(pid, begin_ns, call + resumed.group(2))
@@ -321,13 +445,25 @@ class _Lines:
         notes = [
             "imported from strace: time between calls counts as work, since CPU times are not known"
         ]
+        if not reader.rows:
+            notes.append(
+                "no call on a file with a known name: strace -y names files that were open "
+                "before; strace-log-merge joins the files of -ff"
+            )
         if reader.hidden:
             ways = ", ".join(sorted(reader.hidden))
             notes.append(f"{ways} was used: what was read and written that way is not in the trace")
+        if reader.strangers:
+            several = reader.strangers > 1
+            notes.append(
+                f"the start of {reader.strangers} process{'es' if several else ''} is not in the "
+                "trace: what was done to files that were open before is missing, unless strace "
+                "had -y"
+            )
         if reader.maps:
             notes.append(
-                f"{reader.maps} maps of files (mmap): what was read and written through them is "
-                "not in the trace"
+                f"{reader.maps} map{'s' if reader.maps > 1 else ''} of files (mmap): what was "
+                "read and written through them is not in the trace"
             )
         if reader.holes:
             notes.append(

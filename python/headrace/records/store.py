@@ -27,6 +27,8 @@ from headrace.records.trial_record import RECORD_SCHEMA, SCHEMAS_READ, TrialReco
 from headrace.system.claims import in_use
 
 RETRIED = "retried"
+WATCHED = "# Written by headrace watch"
+"""How the study of a watch begins."""
 """Subfolder of a results folder with the records of trials that were run again."""
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from headrace.errors import FileProblem, StudyError
 from headrace.traces.files import TraceFile, empty
 from headrace.traces.rows import OP_WORDS, UNSEEN_NS, RequestRows, read_rows
+from headrace.traces.statistics import TraceDamage
 from headrace.whole_file import whole
 
 FORMATS = {"iolog": "fio-iolog", "log": "fio-iolog", "csv": "csv", "parquet": "parquet"}
@@ -48,10 +49,17 @@ def convert(trace: TraceFile, out: Path, format: str | None = None) -> int:
             ]
         )
 
+    damages: list[TraceDamage] = []
+
+    def batches() -> Generator[RequestRows]:
+        for rows in read_rows(trace):
+            damages[:] = rows.damages
+            yield rows
+
     def write(part: Path) -> int:
-        count = writers[kind](part, read_rows(trace))
+        count = writers[kind](part, batches())
         if not count:
-            raise empty(trace)
+            raise empty(trace, damages)
         return count
 
     try:

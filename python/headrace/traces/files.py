@@ -6,7 +6,7 @@ A trace is a capture's folder, one file, or blktrace's files of all CPUs.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,8 +163,8 @@ def readable() -> Generator[None]:
         raise KeyboardInterrupt from None
 
 
-def empty(trace: TraceFile) -> HeadraceError:
-    """Return the error for a trace without requests."""
+def empty(trace: TraceFile, damages: Sequence[object] = ()) -> HeadraceError:
+    """Return the error for a trace without requests; `damages` are why none could be read."""
     others = ", ".join(
         f"{name} ({count} requests)" for name, count in sorted(trace.moved, key=lambda x: -x[1])[:4]
     )
@@ -177,7 +177,8 @@ def empty(trace: TraceFile) -> HeadraceError:
                 "",
                 "holds no requests"
                 + (f"; while it was captured these disks had some: {others}" if others else "")
-                + (" of this device" if trace.device is not None else ""),
+                + (" of this device" if trace.device is not None else "")
+                + (f" that can be read; the first problem: {damages[0]}" if damages else ""),
             )
         ]
     )

@@ -170,7 +170,7 @@ def summarise(trace: TraceFile) -> Statistics:
         values: dict[str, Any] = json.loads(_core.trace_summary_json(trace.files, trace.device))
     summary = values["summary"]
     if summary is None:
-        raise empty(trace)
+        raise empty(trace, damages_of(values["damages"]))
     for group in (summary["total"], *summary["processes"]):
         _in_whole_sectors(group)
     return Statistics(

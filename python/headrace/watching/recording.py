@@ -10,14 +10,16 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from headrace.errors import CannotRecordError
 from headrace.plan.trial import Plan, Trial
 from headrace.records.plan_file import write_plan
-from headrace.records.store import ResultsHeader, ResultStore
+from headrace.records.store import WATCHED, ResultsHeader, ResultStore, recording
 from headrace.records.trial_record import (
     JsonObject,
     StudyReference,
@@ -33,7 +35,7 @@ from headrace.watching.used import JobSample, Used
 from headrace.watching.watcher import NodeSample
 
 TARGET, WORKLOAD = "node", "watched"
-_STUDY = """# Written by headrace watch: each trial is {window_s:g} s of jobs that ran anyway.
+_STUDY = """{begin}: each trial is {window_s:g} s of jobs that ran anyway.
 headrace = 1
 title = "{title}"
 
@@ -51,6 +53,19 @@ metric = "efficiency"
 """
 
 
+@contextmanager
+def _not_resumed(root: Path) -> Generator[None]:
+    """As `recording`, with a hint that is of a watch: what it did not see cannot be run later."""
+    try:
+        with recording(root):
+            yield
+    except CannotRecordError as error:
+        raise CannotRecordError(
+            error.message,
+            hint="free some space, then watch again with another folder for --record",
+        ) from None
+
+
 class Recorder:
     """Adds looks up to windows, and writes a record of each. A context manager."""
 
@@ -58,7 +73,7 @@ class Recorder:
         """Create the results folder. Raises RefusedError when it holds something else."""
         self._window_s = window_s
         self._title = f"Jobs watched on {os.uname().nodename}"
-        self._study = _STUDY.format(window_s=window_s, title=self._title)
+        self._study = _STUDY.format(begin=WATCHED, window_s=window_s, title=self._title)
         self._hash = hashlib.sha256(f"headrace watch {window_s:g}".encode()).hexdigest()
         self._environment = facts()
         self._trials: list[Trial] = []
@@ -74,9 +89,10 @@ class Recorder:
             created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
             headrace_version=version("headrace"),
         )
-        self._store = ResultStore.create(
-            folder, self._study, header, self._plan(), self._environment
-        )
+        with _not_resumed(folder):
+            self._store = ResultStore.create(
+                folder, self._study, header, self._plan(), self._environment
+            )
 
     def __enter__(self) -> Recorder:
         return self
@@ -117,11 +133,13 @@ class Recorder:
             number = len(self._trials)
             trial = Trial(number, TARGET, WORKLOAD, {}, repeat=number, seed=0, whole_plot=number)
             self._trials.append(trial)
-            write_plan(self._plan(), self._store.root / "plan.partial")
-            (self._store.root / "plan.partial").replace(self._store.root / "plan.parquet")
-            with self._store.record(trial.id) as partial:
-                partial.jobs([{**row, "trial": trial.id} for row in rows])
-                partial.commit(self._record(trial, rows))
+            root = self._store.root
+            with _not_resumed(root):
+                write_plan(self._plan(), root / "plan.partial")
+                (root / "plan.partial").replace(root / "plan.parquet")
+                with self._store.record(trial.id) as partial:
+                    partial.jobs([{**row, "trial": trial.id} for row in rows])
+                    partial.commit(self._record(trial, rows))
         self._used, self._began_s = {}, 0.0
 
     def _record(self, trial: Trial, rows: list[dict[str, object]]) -> TrialRecord:
