@@ -156,3 +156,27 @@ def watched(ended: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]
     """The jobs of a look, by key."""
     assert ended.returncode == 0, ended.stderr
     return {job["key"]: job for job in json.loads(ended.stdout)["jobs"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "commands", "words"),
+    [
+        ("slurm", ("squeue", "scontrol", "scancel", "sbatch"), "Could not establish a "
+         "configuration source"),
+        ("sge", ("qstat", "qdel", "qsub"), "Unable to initialize environment because of error"),
+    ],
+)  # fmt: skip
+def test_commands_that_know_no_server_leave_nothing_to_undo(
+    workspace: Workspace, tmp_path: Path, kind: str, commands: tuple[str, ...], words: str
+) -> None:
+    for name in commands:
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "{name}: {words}" >&2\nexit 1\n')
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "shared").mkdir()
+    workspace.environment["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
+    study = batch_study(workspace, kind, tmp_path, "cores = 1")
+    workspace.run("run", study, "--results", "results")
+    (trial,) = workspace.trials()
+    assert f"{commands[-1]} finds no {kind} here: {commands[-1]}: {words}" in trial["cause"]
+    undone = workspace.run("undo")
+    assert undone.returncode == 0 and "headrace-" not in undone.stdout, undone.stdout

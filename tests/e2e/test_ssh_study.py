@@ -98,6 +98,21 @@ def test_the_status_of_nodes_is_shown(on_hosts: Workspace) -> None:
     assert refused.returncode == 2 and "ssh://HOST,HOST" in refused.stderr
 
 
+def test_the_status_of_the_other_nodes_is_shown_when_hosts_are_down(on_hosts: Workspace) -> None:
+    named = ("cluster", "status", "--on", "ssh://alpha,closed,beta,strangers")
+    shown = on_hosts.run(*named, "--json")
+    assert shown.returncode == 6, shown.stdout + shown.stderr
+    assert [node["node"] for node in json.loads(shown.stdout)] == ["node-0", "node-2"]
+    assert "node-1 (closed): connection refused" in shown.stderr
+    assert "node-3 (strangers): its host key is not known" in shown.stderr
+    table = on_hosts.run(*named)
+    assert table.returncode == 6 and "node-2" in table.stdout and "all nodes" not in table.stdout
+    assert "node-1 (closed)" in table.stderr and "node-3 (strangers)" in table.stderr
+    examined = on_hosts.run("cluster", "doctor", "--on", "ssh://alpha,closed,beta")
+    assert examined.returncode == 3 and "all nodes" not in examined.stdout
+    assert "the nodes reached: one machine" in examined.stdout
+
+
 def test_the_doctor_says_what_is_wrong_with_nodes_and_what_a_study_lacks(
     on_hosts: Workspace, memory: Path
 ) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +13,11 @@ import pytest
 
 from headrace import launchers
 from headrace.errors import StudyError
-from headrace.launchers.batch.cluster import CONFIGURATION, check_listening
+from headrace.launchers.batch.cluster import (
+    CONFIGURATION,
+    check_listening,
+    import_dask_jobqueue,
+)
 from headrace.launchers.batch.launcher import BatchLauncher
 from headrace.launchers.batch.options import BatchOptions
 from headrace.study import load_study_text
@@ -132,6 +140,7 @@ def test_python_of_a_job_script_is_a_plain_path() -> None:
 def script(kind: str, **batch: Any) -> list[str]:
     import dask.config
 
+    import_dask_jobqueue()
     part = launchers.kinds()[kind]
     assert issubclass(part, BatchLauncher)
     options = BatchOptions.model_validate(batch)
@@ -169,6 +178,29 @@ def test_job_scripts_request_what_the_study_says() -> None:
     assert condor[-1] == "Queue" and not any(line.startswith("RequestMemory") for line in condor)
 
 
+IMPORT = """
+import signal
+from headrace.launchers.batch.cluster import import_dask_jobqueue
+before = signal.getsignal(signal.SIGINT)
+print(import_dask_jobqueue().JobQueueCluster.__name__)
+assert signal.getsignal(signal.SIGINT) is before
+"""
+
+
+def test_dask_jobqueue_writes_nothing_into_the_home_of_the_user(tmp_path: Path) -> None:
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    environment.pop("DASK_CONFIG", None)
+    said = subprocess.run(
+        [sys.executable, "-c", IMPORT],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert said.stdout == "JobQueueCluster\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_where_this_machine_cannot_listen_is_said_before_anything_starts() -> None:
     def said(**batch: Any) -> str:
         return str(check_listening(BatchOptions.model_validate(batch)))
@@ -189,14 +221,112 @@ echo "JobId=$3 JobState=FAILED Reason=NonZeroExitCode ExitCode=1:0"
 """
 
 
-def test_slurm_is_asked_once_for_all_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in {"squeue": SQUEUE, "scontrol": SCONTROL}.items():
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
+@pytest.fixture
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Put commands of a batch system, as texts of shell scripts, into the PATH."""
+
+    def put(**texts: str) -> None:
+        for name, text in texts.items():
+            (tmp_path / name).write_text(text)
+            (tmp_path / name).chmod(0o755)
+
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    part = launchers.kinds()["slurm"]
+    return put
+
+
+def batch_system(kind: str) -> type[BatchLauncher]:
+    part = launchers.kinds()[kind]
     assert issubclass(part, BatchLauncher)
+    return part
+
+
+def test_slurm_is_asked_once_for_all_jobs(tmp_path: Path, commands: Callable[..., None]) -> None:
+    commands(squeue=SQUEUE, scontrol=SCONTROL)
+    part = batch_system("slurm")
     running, ended, waiting = part.states(["7", "8", "9"])
     assert (running.over, waiting.over, ended.over) == (False, False, True)
     assert waiting.text == "PENDING (Resources)" and "ExitCode 1:0" in ended.text
     assert (tmp_path / "squeue.calls").read_text().count("7,8,9") == 1
+
+
+CONDOR_Q = """#!/bin/sh
+echo "$*" >> "$0.calls"
+case "$1" in
+-better-analyze) echo "no slot has 64 CPUs"; exit ;;
+esac
+for job in "$@"; do
+    case $job in
+    1.0) echo "1 0 1 undefined" ;;
+    2.0) echo "2 0 2 undefined" ;;
+    3.0) echo "3 0 5 Error from slot1@node: no such file" ;;
+    -af) exit ;;
+    esac
+done
+"""
+CONDOR_HISTORY = """#!/bin/sh
+case "$1" in
+4.0) echo "4 1 undefined" ;;
+5.0) echo "3 undefined via condor_rm (by user me)" ;;
+esac
+"""
+
+
+def test_htcondor_is_asked_once_for_all_jobs_and_for_the_reason_only_of_one(
+    tmp_path: Path, commands: Callable[..., None]
+) -> None:
+    commands(condor_q=CONDOR_Q, condor_history=CONDOR_HISTORY)
+    part = batch_system("htcondor")
+    found = part.states(["1.0", "2.0", "3.0", "4.0", "5.0", "6.0"])
+    assert [(state.over, state.text) for state in found] == [
+        (False, "idle"),
+        (False, "running"),
+        (True, "held: Error from slot1@node: no such file"),
+        (True, "completed: exit code 1"),
+        (True, "removed: via condor_rm (by user me)"),
+        (True, "gone"),
+    ]
+    assert len((tmp_path / "condor_q.calls").read_text().splitlines()) == 1
+    assert part.state("1.0").text == "no slot has 64 CPUs"
+    commands(condor_q="#!/bin/sh\necho Failed to fetch ads >&2; exit 1\n")
+    assert part.states(["1.0"])[0].over is False
+
+
+QSTAT = """#!/bin/sh
+echo "$*" >> "$0.calls"
+if [ "$1" = -x ]; then
+    printf 'Job Id: %s.server\\n    job_state = F\\n    Exit_status = 1\\n' "$3"
+    exit
+fi
+tr @ "\\t" << END
+Job Id: 7.server
+    Job_Name = headrace
+    job_state = R
+    comment = Job run at Mon Nov 02 at 10:00 on (node1:ncpus=2)
+    Variable_List = PBS_O_HOME=/home/me,PBS_O_LANG=C
+
+Job Id: 8.server
+    job_state = Q
+    comment = Not Running: Insufficient amount of resource: ncpus (R: 64 A: 12 T:
+@ 512)
+
+END
+echo "qstat: 9.server Job has finished, use -x or -H to obtain historical job information" >&2
+echo "qstat: Unknown Job Id 10.server" >&2
+exit 35
+"""
+
+
+def test_pbs_is_asked_once_for_all_jobs_and_long_reasons_are_whole(
+    tmp_path: Path, commands: Callable[..., None]
+) -> None:
+    commands(qstat=QSTAT)
+    part = batch_system("pbs")
+    running, waiting, finished, unknown = part.states(["7", "8", "9", "10"])
+    assert not running.over and running.text.startswith("job_state R, comment Job run at")
+    assert not waiting.over and waiting.text.endswith("ncpus (R: 64 A: 12 T: 512)")
+    assert finished.over and finished.text == "job_state F, Exit_status 1"
+    assert unknown.over and "Unknown Job Id 10.server" in unknown.text
+    calls = (tmp_path / "qstat.calls").read_text().splitlines()
+    assert calls == ["-f 7 8 9 10", "-x -f 9"]
+    commands(qstat="#!/bin/sh\necho cannot connect to server >&2; exit 111\n")
+    assert [state.over for state in part.states(["7", "8"])] == [False, False]

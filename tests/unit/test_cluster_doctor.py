@@ -27,7 +27,7 @@ from headrace.launchers.remote.diagnosis import (
 from headrace.launchers.remote.launcher import check_version
 from headrace.launchers.remote.messages import Hello, NodeAbilities
 from headrace.launchers.remote.shared_folders import FolderViews
-from headrace.launchers.remote.survey import SurveyedNode, cluster_of
+from headrace.launchers.remote.survey import SurveyedNode, cluster_of, survey
 from headrace.library import load_study
 from headrace.system.capabilities import Capability
 from headrace.system.cluster_keys import key_state, make_credentials
@@ -271,3 +271,12 @@ def test_a_folder_that_cannot_be_looked_at_leaves_nothing_to_undo(tmp_path: Path
 def test_a_python_that_nothing_starts_is_refused(on: str, python: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         cluster_of(on, 1, python)
+
+
+def test_why_nodes_of_a_batch_system_have_no_status_is_not_a_field_that_cannot_be_given() -> None:
+    for kind in ("slurm", "sge", "htcondor", "pbs"):
+        with pytest.raises(UsageError, match="only while a study runs"):
+            survey(kind, None, None)
+    with pytest.raises(UsageError, match="cores is missing") as refused:
+        cluster_of("sge", 1, None)
+    assert "STUDY" in (refused.value.hint or "")

@@ -24,7 +24,7 @@ from headrace.decision.offers import (
 )
 from headrace.decision.sensitivity import DecisionInputs
 from headrace.decision.wishes import metric_quantity, parse_wishes
-from headrace.errors import RefusedError, StudyError
+from headrace.errors import RefusedError, StudyError, UsageError
 from headrace.records.inventory import InventoryItem
 from headrace.report.decision import as_json, basis_sentences, headline, reasons
 from headrace.whatif.scaling import scaled
@@ -513,7 +513,7 @@ def test_a_mix_weighs_the_workloads_by_their_events(tmp_path: Path) -> None:
     made = _answer([records], shares={"scan": 3, "analysis": 1})
     value = made.choice.judged[0].candidate.points["events_per_s"]
     assert value == pytest.approx(1 / (0.75 / rates["scan"] + 0.25 / rates["analysis"]))
-    with pytest.raises(RefusedError, match="no result set has a workload 'skim'"):
+    with pytest.raises(UsageError, match="no result set has a workload 'skim'"):
         _answer([records], shares={"skim": 1})
 
 

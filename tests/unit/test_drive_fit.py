@@ -51,6 +51,7 @@ def as_fio(
     number: int,
     options: dict[str, str],
     raid: Table | None = None,
+    runtime_s: float = 20.0,
 ) -> Path:
     """What fio would say of that drive: results of the model with the parameters to be found."""
     size = int(options["bs"].removesuffix("k")) << 10
@@ -58,7 +59,7 @@ def as_fio(
         rw=options["rw"],
         bs_bytes=size,
         iodepth=int(options["iodepth"]),
-        runtime_s=20.0,
+        runtime_s=runtime_s,
         offset_bytes=int(options.get("offset", "0")),
         raid=raid,
     )
@@ -72,6 +73,7 @@ def as_fio(
         job[direction] = {
             "total_ios": part["requests"],
             "iops": part["iops"],
+            "runtime": round(result["elapsed_s"] * 1000) if part["requests"] else 0,
             "clat_ns": {"mean": part["latency_ns_mean"]},
         }
     path = tmp_path / f"fio{number}.json"
@@ -134,6 +136,36 @@ def test_what_no_data_sheet_states_is_fitted_without_being_in_the_table(tmp_path
     write_fitted(drive(8.9), fit, files, tmp_path / "fitted.toml")
     buffer = entry("drives", str(tmp_path / "fitted.toml")).table["buffer"]
     assert isinstance(buffer["write_cache_extents"], int)
+
+
+@pytest.mark.parametrize("measured_s", [10, 60])
+def test_a_write_cache_is_fitted_over_the_time_that_fio_measured(
+    tmp_path: Path, measured_s: int
+) -> None:
+    """A cache of many ranges takes their writes at once: in 4 s they are most of all writes."""
+    big = "buffer.write_cache_bytes = 134_217_728\nbuffer.write_cache_extents = 800"
+    (tmp_path / "truth.toml").write_text(SHEET.format(seek=8.9, more=big))
+    (tmp_path / "sheet.toml").write_text(
+        SHEET.format(seek=8.9, more="buffer.write_cache_bytes = 134_217_728")
+    )
+    truth, start = (entry("drives", str(tmp_path / f"{name}.toml")) for name in ("truth", "sheet"))
+    load = {"rw": "randwrite", "bs": "4k", "iodepth": "8"}
+    file = as_fio(tmp_path, truth, 0, load, runtime_s=measured_s)
+    fit = fit_drive(start, [file])
+    found = {each.name: each.value for each in fit.parameters}
+    assert found["buffer.write_cache_extents"] == pytest.approx(800, rel=0.15)
+
+
+def test_the_ramp_of_fio_is_no_part_of_what_it_measured(tmp_path: Path) -> None:
+    options = {"rw": "randwrite", "ioengine": "libaio", "ramp_time": "30s"}
+    write = {"total_ios": 1000, "iops": 200.0, "runtime": 30_000}
+    file = tmp_path / "fio.json"
+    file.write_text(json.dumps({"jobs": [{"job options": options, "write": write}]}))
+    (tmp_path / "sheet.toml").write_text(SHEET.format(seek=8.9, more=""))
+    start = entry("drives", str(tmp_path / "sheet.toml"))
+    (left,) = fit_drive(start, [file]).residuals
+    after_ramp = Load("randwrite", 4096, runtime_s=30.0, ramp_time_s=30.0)
+    assert left.before == run_drive(start.table, after_ramp)["write"]["iops"]
 
 
 def test_reads_alone_tell_nothing_of_the_write_cache(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import lzma
 import random
 import sys
 from collections.abc import Callable
@@ -235,3 +236,79 @@ def test_an_attached_raid_ends_where_its_model_does(level: int, drives: int, chu
     beyond = replace(load, offset_bytes=size, size_bytes=4096)
     with pytest.raises(StudyError):
         run_drive({**storage["drives"][0]}, beyond)
+
+
+@pytest.mark.parametrize("iodepth", [1, 4])
+def test_what_a_flush_takes_is_said(headrace: Command, iodepth: int) -> None:
+    """A disk acknowledges writes from its cache: what a synchronous write costs is its flush."""
+    load = f"run {DISK} --rw randwrite --fsync 1 --runtime 60 --iodepth {iodepth}"
+    code, out, _ = headrace(load)
+    (line,) = (line for line in out.splitlines() if line.startswith("flushes:"))
+    found = json.loads(headrace(f"{load} --json")[1])
+    per_write_ms = iodepth * 60e3 / found["write"]["requests"]
+    mean_ms = float(line.split("mean ")[1].split(" ms")[0])
+    assert code == 0
+    assert mean_ms == pytest.approx(
+        per_write_ms - found["write"]["latency_ns_mean"] / 1e6, rel=0.02
+    )
+    assert mean_ms > 5
+    assert "flushes" not in headrace(f"run {DISK} --rw randwrite --runtime 1")[1]
+
+
+@pytest.mark.parametrize("command", [f"validate {DISK}", f"replay {DISK}", f"fit {DISK}"])
+def test_a_compressed_trace_is_refused_with_the_command_that_unpacks_it(
+    headrace: Command, command: str
+) -> None:
+    Path("measured.csv.xz").write_bytes(lzma.compress(Path(trace(60)).read_bytes()))
+    more = ("--out", "new") if not command.startswith("validate") else ()
+    code, _, said = headrace(f"{command} measured.csv.xz", *more)
+    assert code == 2
+    assert "is compressed (xz)" in said and "xz -dk measured.csv.xz" in said
+
+
+SHEET = """kind = "hdd"
+name = "sheet"
+capacity_bytes = 1_000_000_000_000
+rotation_rpm = 7200.0
+rates = { outer_bytes_per_s = 110e6 }
+seek = { curve = "sheet", track_to_track_ms = 0.8, average_ms = 8.9 }
+link_bytes_per_s = 300e6
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "message"),
+    [
+        ('kind = "hdd"', "", "sheet.toml: kind: is missing; allowed: hdd, ssd"),
+        ("rotation_rpm = 7200.0", "", "sheet.toml: rotation_rpm: is missing"),
+        (", average_ms = 8.9", "", "sheet.toml: average_ms: is missing"),
+        ("= 1_000_000_000_000", '= "1 TB"', 'string "1 TB"; allowed: a whole number'),
+        ("= 7200.0", '= "fast"', 'string "fast"; allowed: a number'),
+    ],
+)
+def test_what_a_drive_file_lacks_is_named(
+    headrace: Command, line: str, instead: str, message: str
+) -> None:
+    """By the field, without places in the core's own text of the table."""
+    assert line in SHEET
+    Path("sheet.toml").write_text(SHEET.replace(line, instead))
+    code, _, said = headrace("show sheet.toml")
+    assert code == 2
+    assert message in said and "column" not in said
+
+
+def test_why_a_value_is_not_determined_is_said_below_the_table(
+    headrace: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In 80 columns the reasons had a column of twelve, and took six lines each."""
+    monkeypatch.setenv("COLUMNS", "80")
+    Path("sheet.toml").write_text(SHEET)
+    read = {"total_ios": 1000, "iops": 72.1, "runtime": 60_000}
+    job = {"job options": {"rw": "randread", "ioengine": "libaio"}, "read": read}
+    Path("fio.json").write_text(json.dumps({"jobs": [job]}))
+    code, out, _ = headrace("fit sheet.toml fio.json --out new.toml")
+    table, _, reasons = out.partition("not determined: ")
+    assert code == 0
+    assert reasons.startswith("seek.track_to_track_ms: no result given depends on it\n")
+    first, last = table.index("seek.average_ms"), table.index("rates.outer_bytes_per_s")
+    assert len(table[first:last].splitlines()) == 2

@@ -282,6 +282,10 @@ def test_times_and_numbers_as_loggers_write_them(tmp_path: Path) -> None:
     assert rows(file, "t,P\n1,5\n2,60")[1] == [5.0]
 
 
+def test_a_logger_that_was_restarted_writes_its_header_again(tmp_path: Path) -> None:
+    assert rows(tmp_path / "log.csv", "t,P\n1,5\nt,P\n2,6\n") == ([1.0, 2.0], [5.0, 6.0])
+
+
 def test_the_hour_that_comes_twice_in_autumn(tmp_path: Path) -> None:
     text = "t,P\n2026-10-25 02:59:58,5\n2026-10-25 02:59:59,5\n2026-10-25 02:00:00,5\n"
     times, _ = rows(tmp_path / "log.csv", text, zone="Europe/Berlin")

@@ -209,3 +209,51 @@ def test_a_server_with_an_upstream_is_not_measured() -> None:
     target = make_target("gateway", resolved, 1)
     with pytest.raises(HeadraceError, match="simulated only"):
         nodes_wanted(target, resolved, 1, ())
+
+
+OWN_DRIVES = """
+headrace = 1
+title = "a storage element, and a file server, whose drives are those of the site"
+
+[site.node]
+machine = "generic-node"
+
+[site.server.se]
+link = "10 GbE"
+drives = { data = "samsung-pm9a3-3.84tb" }
+
+[target.scratch]
+kind = "block"
+drive = "samsung-870-evo-1tb"
+
+[target.nas]
+kind = "nfs"
+server = "se"
+
+[workload.read]
+kind = "replay"
+source = "se"
+profile = "atlas-filestager"
+"""
+
+
+@pytest.mark.parametrize(("target", "host"), [("scratch", "se-server"), ("nas", "nas-server")])
+def test_a_server_of_the_site_stores_on_its_own_drive(target: str, host: str) -> None:
+    """Not on the storage of the software that a source runs by default: disks of 2010."""
+    made = scenario(target, OWN_DRIVES)
+    (server,) = (each for each in made["servers"] if each["name"] == host)
+    (volume,) = server["volumes"]
+    assert volume["storage"]["drives"][0]["name"] == "samsung-pm9a3-3.84tb"
+    bare = OWN_DRIVES.replace('drives = { data = "samsung-pm9a3-3.84tb" }', "")
+    if target == "nas":
+        with pytest.raises(HeadraceError, match="drives of the server in"):
+            scenario(target, bare)
+    else:
+        assert "ideal" in scenario(target, bare)["servers"][0]["volumes"][0]
+
+
+def test_what_an_export_says_counts_before_the_drives_of_its_server() -> None:
+    text = OWN_DRIVES.replace('server = "se"', 'server = "se"\nexport = { drive = "corsair-f40" }')
+    servers = {each["name"]: each for each in scenario("nas", text)["servers"]}
+    stored = servers["nas-server"]["volumes"][0]["storage"]["drives"][0]
+    assert stored["name"] == "corsair-f40"

@@ -208,15 +208,18 @@ unsafe fn named(begun: Begun, op: Op, at: c_int, path: *const c_char, failed: bo
     if text.is_empty() || hidden.iter().any(|start| text.starts_with(start)) {
         return;
     }
-    let file = if at == libc::AT_FDCWD || text.starts_with(b"/") {
-        names::path(text)
-    } else {
-        names::with_link(&names::descriptor_link(at), |folder| match folder {
-            Some(folder) => names::path_in(folder, text),
-            None => names::path(text),
-        })
-    };
-    end(begun, op, Call { file, failed, ..Call::default() });
+    end(begun, op, Call { file: number_of(at, text), failed, ..Call::default() });
+}
+
+/// Return a new number for a path below an open directory.
+pub fn number_of(at: c_int, path: &[u8]) -> u32 {
+    if at == libc::AT_FDCWD || path.starts_with(b"/") {
+        return names::path(path);
+    }
+    names::with_link(&names::descriptor_link(at), |folder| match folder {
+        Some(folder) => names::path_in(folder, path),
+        None => names::path(path),
+    })
 }
 
 macro_rules! on_paths {

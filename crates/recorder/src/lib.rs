@@ -15,6 +15,7 @@
 mod arena;
 mod clocks;
 mod descriptors;
+mod exec_lists;
 mod files;
 mod finish;
 mod identity;
@@ -25,6 +26,7 @@ mod names;
 mod process;
 mod real;
 mod record;
+mod renames;
 mod segment;
 mod sizes;
 mod streams;

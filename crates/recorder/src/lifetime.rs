@@ -80,17 +80,51 @@ exits! {
 }
 
 /// Record that another program is about to replace this process. If true is returned and exec
-/// fails, the caller must record the failure.
-unsafe fn becomes(path: *const c_char) -> bool {
+/// fails, the caller must record the failure with [`remains`].
+pub unsafe fn becomes(path: *const c_char) -> bool {
     // A pointer that the kernel cannot read must not be read here either.
     if path.is_null() || !process::active() || !kernel::is_readable(path) {
         return false;
     }
-    said(b'X', kernel::process_id(), CStr::from_ptr(path).to_bytes());
+    becomes_named(CStr::from_ptr(path).to_bytes());
+    true
+}
+
+/// The same for a program below an open directory, or for that of the descriptor itself.
+pub unsafe fn becomes_at(at: c_int, path: *const c_char) -> bool {
+    if path.is_null() || !process::active() || !kernel::is_readable(path) {
+        return false;
+    }
+    let text = CStr::from_ptr(path).to_bytes();
+    if at == libc::AT_FDCWD || text.starts_with(b"/") {
+        becomes_named(text);
+    } else {
+        names::with_link(&names::descriptor_link(at), |folder| {
+            let folder = folder.unwrap_or(b"");
+            let mut joined = [0u8; libc::PATH_MAX as usize];
+            let length = folder.len() + 1 + text.len();
+            if text.is_empty() || length > joined.len() {
+                return becomes_named(folder);
+            }
+            joined[..folder.len()].copy_from_slice(folder);
+            joined[folder.len()] = b'/';
+            joined[folder.len() + 1..length].copy_from_slice(text);
+            becomes_named(&joined[..length]);
+        });
+    }
+    true
+}
+
+fn becomes_named(path: &[u8]) {
+    said(b'X', kernel::process_id(), path);
     if !process::is_borrowed() {
         finish(0);
     }
-    true
+}
+
+/// Record that this process remains the program that it was.
+pub fn remains() {
+    said(b'Y', kernel::process_id(), b"");
 }
 
 fn said(letter: u8, pid: pid_t, path: &[u8]) {
@@ -110,11 +144,56 @@ macro_rules! execs {
             let was_said = becomes(path);
             let done = real(path, $($arg),*);
             if was_said {
-                said(b'Y', kernel::process_id(), b"");
+                remains();
             }
             done
         }
     )*};
+}
+
+/// # Safety
+/// Same contract as the C library function that it replaces.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn fexecve(
+    fd: c_int,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+) -> c_int {
+    type Kind =
+        unsafe extern "C-unwind" fn(c_int, *const *const c_char, *const *const c_char) -> c_int;
+    let real = real!("fexecve" as Kind);
+    let was_said = becomes_at(fd, c"".as_ptr());
+    let done = real(fd, argv, envp);
+    if was_said {
+        remains();
+    }
+    done
+}
+
+/// # Safety
+/// Same contract as the C library function that it replaces.
+#[no_mangle]
+pub unsafe extern "C-unwind" fn execveat(
+    at: c_int,
+    path: *const c_char,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+    flags: c_int,
+) -> c_int {
+    type Kind = unsafe extern "C-unwind" fn(
+        c_int,
+        *const c_char,
+        *const *const c_char,
+        *const *const c_char,
+        c_int,
+    ) -> c_int;
+    let real = real!("execveat" as Kind);
+    let was_said = becomes_at(at, path);
+    let done = real(at, path, argv, envp, flags);
+    if was_said {
+        remains();
+    }
+    done
 }
 
 execs! {

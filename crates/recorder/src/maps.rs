@@ -57,7 +57,7 @@ fn remember(at: usize, call: Call, written: bool) {
 enum Tables {
     /// With `move_pages`, which moves nothing without a target and needs no descriptor.
     Asked,
-    /// With /proc/self/pagemap, which is open only during the query.
+    /// With the thread's `pagemap` in /proc, which is open only during the query.
     Listed(isize),
     Unknown,
 }
@@ -72,7 +72,7 @@ impl Tables {
             return Tables::Unknown;
         }
         // SAFETY: the path ends with NUL.
-        match unsafe { kernel::open(b"/proc/self/pagemap\0", libc::O_RDONLY) } {
+        match unsafe { kernel::open(b"/proc/thread-self/pagemap\0", libc::O_RDONLY) } {
             fd if fd >= 0 => Tables::Listed(fd),
             _ => Tables::Unknown,
         }
@@ -239,6 +239,34 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, length: size_t) -> c_int {
         }
     }
     real(at, length)
+}
+
+/// Of a map that the kernel moves or resizes, the pages are recorded where it is in the end.
+///
+/// # Safety
+/// Same contract as the C library function that it replaces, whose last argument may be missing.
+#[no_mangle]
+pub unsafe extern "C" fn mremap(
+    at: *mut c_void,
+    length: size_t,
+    wanted: size_t,
+    flags: c_int,
+    to: *mut c_void,
+) -> *mut c_void {
+    type Kind =
+        unsafe extern "C" fn(*mut c_void, size_t, size_t, c_int, *mut c_void) -> *mut c_void;
+    let real = real!("mremap" as Kind);
+    let is_it = |map: &&Map| map.at.load(Ordering::Acquire) == at as usize;
+    let known = if process::active() { MAPS.iter().find(is_it) } else { None };
+    if let Some(map) = known.filter(|map| map.length.load(Ordering::Relaxed) > wanted as u64) {
+        write_down(map); // the pages beyond the new end are lost
+    }
+    let moved = real(at, length, wanted, flags, to);
+    if let Some(map) = known.filter(|_| moved != libc::MAP_FAILED) {
+        map.length.store(wanted as u64, Ordering::Relaxed);
+        map.at.store(moved as usize, Ordering::Release);
+    }
+    moved
 }
 
 /// Return the file that is mapped at an address.

@@ -60,11 +60,12 @@ pub fn with_link<T>(of: &[u8], then: impl FnOnce(Option<&[u8]>) -> T) -> T {
     }
 }
 
-/// Return `/proc/self/fd/N`, terminated by NUL.
+/// Return `/proc/thread-self/fd/N`, terminated by NUL. That of the process is empty when its first
+/// thread has ended and others go on.
 pub fn descriptor_link(fd: i32) -> [u8; 32] {
     let mut link = [0u8; 32];
     let digits = Digits::of(fd as u64);
-    let start = b"/proc/self/fd/";
+    let start = b"/proc/thread-self/fd/";
     link[..start.len()].copy_from_slice(start);
     let text = digits.text();
     let end = (start.len() + text.len()).min(31);

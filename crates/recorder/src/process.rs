@@ -50,7 +50,7 @@ pub fn active() -> bool {
 /// Record a change of the working directory.
 pub fn note_directory() {
     let number = arena::new_directory();
-    names::with_link(b"/proc/self/cwd\0", |path| {
+    names::with_link(b"/proc/thread-self/cwd\0", |path| {
         if let Some(path) = path {
             names::write(b'C', number, &[path]);
             DIRECTORY.store(number, Ordering::Relaxed);

@@ -7,12 +7,13 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use libc::{c_int, c_long};
+use libc::{c_char, c_int, c_long};
 
 use crate::arena::{note, Fact};
 use crate::descriptors::{target, Target};
 use crate::files::{closed, closing, opened};
 use crate::finish::finish;
+use crate::lifetime::{becomes, becomes_at, remains};
 use crate::process;
 use crate::real;
 use crate::record::{begin, Op};
@@ -64,6 +65,9 @@ pub unsafe extern "C-unwind" fn syscall() {
         "cmp rdi, {close}", "je 2f",
         "cmp rdi, {seccomp}", "je 2f",
         "cmp rdi, {exit_group}", "je 2f",
+        "cmp rdi, {execve}", "je 2f",
+        "cmp rdi, {execveat}", "je 2f",
+        "cmp rdi, {io_uring_setup}", "je 2f",
         "jmp qword ptr [rip + {real}]",
         "2: jmp {observed}",
         read = const libc::SYS_read,
@@ -75,6 +79,9 @@ pub unsafe extern "C-unwind" fn syscall() {
         close = const libc::SYS_close,
         seccomp = const libc::SYS_seccomp,
         exit_group = const libc::SYS_exit_group,
+        execve = const libc::SYS_execve,
+        execveat = const libc::SYS_execveat,
+        io_uring_setup = const libc::SYS_io_uring_setup,
         real = sym REAL,
         observed = sym observed,
     )
@@ -98,6 +105,9 @@ pub unsafe extern "C-unwind" fn syscall() {
         "cmp x0, {close}", "b.eq 2f",
         "cmp x0, {seccomp}", "b.eq 2f",
         "cmp x0, {exit_group}", "b.eq 2f",
+        "cmp x0, {execve}", "b.eq 2f",
+        "cmp x0, {execveat}", "b.eq 2f",
+        "cmp x0, {io_uring_setup}", "b.eq 2f",
         "adrp x16, {real}",
         "ldr x16, [x16, :lo12:{real}]",
         "br x16",
@@ -111,6 +121,9 @@ pub unsafe extern "C-unwind" fn syscall() {
         close = const libc::SYS_close,
         seccomp = const libc::SYS_seccomp,
         exit_group = const libc::SYS_exit_group,
+        execve = const libc::SYS_execve,
+        execveat = const libc::SYS_execveat,
+        io_uring_setup = const libc::SYS_io_uring_setup,
         real = sym REAL,
         observed = sym observed,
     )
@@ -127,8 +140,6 @@ unsafe extern "C-unwind" fn observed(
 ) -> c_long {
     let call = || real()(number, a, b, c, d, e, f);
     let fd = a as c_int;
-    let op =
-        if number == libc::SYS_read || number == libc::SYS_pread64 { Op::Read } else { Op::Write };
     match number {
         libc::SYS_openat | libc::SYS_openat2 if process::active() => {
             let begun = begin();
@@ -146,6 +157,16 @@ unsafe extern "C-unwind" fn observed(
             finish(0);
             call()
         }
+        libc::SYS_execve => executed(becomes(a as *const c_char), call),
+        libc::SYS_execveat => executed(becomes_at(fd, b as *const c_char), call),
+        libc::SYS_io_uring_setup => {
+            let done = call();
+            // The ring may be closed again before the process ends.
+            if done >= 0 && process::active() {
+                note(Fact::IoUring);
+            }
+            done
+        }
         libc::SYS_seccomp => {
             let done = call();
             // Operations 0 and 1 install a filter; the others only query.
@@ -155,26 +176,48 @@ unsafe extern "C-unwind" fn observed(
             done
         }
         libc::SYS_read | libc::SYS_write | libc::SYS_pread64 | libc::SYS_pwrite64 => {
-            match target(fd) {
-                Target::Unseen => call(),
-                Target::Other => {
-                    let done = call();
-                    other(op, done as isize);
-                    done
-                }
-                Target::File(file) => {
-                    let begun = begin();
-                    let done = call();
-                    if number == libc::SYS_read || number == libc::SYS_write {
-                        moved(begun, op, fd, file, done as isize, c as u64);
-                    } else {
-                        moved_at(begun, op, file, d as i64, done as isize, c as u64);
-                    }
-                    done
-                }
-            }
+            transferred(number, fd, c as u64, d as i64, call)
         }
         _ => call(),
+    }
+}
+
+/// Execute a program, or go on; `was_said`: that another program replaces this one.
+fn executed(was_said: bool, call: impl FnOnce() -> c_long) -> c_long {
+    let done = call();
+    if was_said {
+        remains();
+    }
+    done
+}
+
+/// Read or write, at the descriptor's offset or at the one given.
+fn transferred(
+    number: c_long,
+    fd: c_int,
+    asked: u64,
+    offset: i64,
+    call: impl FnOnce() -> c_long,
+) -> c_long {
+    let reads = number == libc::SYS_read || number == libc::SYS_pread64;
+    let op = if reads { Op::Read } else { Op::Write };
+    match target(fd) {
+        Target::Unseen => call(),
+        Target::Other => {
+            let done = call();
+            other(op, done as isize);
+            done
+        }
+        Target::File(file) => {
+            let begun = begin();
+            let done = call();
+            if number == libc::SYS_read || number == libc::SYS_write {
+                moved(begun, op, fd, file, done as isize, asked);
+            } else {
+                moved_at(begun, op, file, offset, done as isize, asked);
+            }
+            done
+        }
     }
 }
 

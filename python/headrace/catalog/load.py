@@ -151,6 +151,11 @@ def attempt(texts: dict[Path, str]) -> None:
     _load.cache_clear()
 
 
+_DRIVES = ("hdd", "ssd")
+_NUMBERS = {"u64": "a whole number", "u32": "a whole number", "f64": "a number"}
+"""The core's types, in words of a file."""
+
+
 def _drive(document: Document) -> dict[str, Any]:
     try:
         _core.drive_check(json.dumps(document.values))
@@ -160,6 +165,12 @@ def _drive(document: Document) -> dict[str, Any]:
             path: FieldPath = tuple(str(field).split("."))
             raise StudyError(
                 [document.problem(path, "cannot be true", given=given, allowed=allowed)]
+            ) from None
+        missing = re.search(r"missing field `([^`]+)`", str(given))
+        if missing is not None:
+            kinds = ", ".join(_DRIVES) if missing[1] == "kind" else ""
+            raise StudyError(
+                [FileProblem(document.file, 0, missing[1], "", "is missing", kinds)]
             ) from None
         # The table's structure is wrong: the message names only the field, so find its place.
         named = re.search(r"field `([^`]+)`", str(given))
@@ -192,7 +203,8 @@ def _at(values: Any, place: FieldPath) -> Any:
 
 def _expected(text: str) -> str:
     """Return the allowed values in a message of the model."""
-    return text.partition("expected ")[2].removeprefix("one of ").replace("`", "")
+    words = text.partition("expected ")[2].removeprefix("one of ").replace("`", "")
+    return _NUMBERS.get(words, words)
 
 
 def _typed(shelf: str, document: Document) -> Any:

@@ -146,7 +146,8 @@ def print_found(found: Sequence[ExaminedCluster]) -> None:
         for finding in findings:
             mark = "[red]needed[/red]" if finding.fatal else "[yellow]less[/yellow]"
             every = count > 1 and len(finding.nodes) == count
-            who = "all nodes" if every else ", ".join(finding.nodes)
+            all_of_them = "all nodes" if each.examination.whole else "the nodes reached"
+            who = all_of_them if every else ", ".join(finding.nodes)
             said = f"{who}: {finding.what}" if who else finding.what
             _print_indented(mark, said)
             if finding.remedy:

@@ -36,9 +36,12 @@ def shares_of(text: str) -> dict[str, float] | None:
             value = -1.0
         if not separator or not name.strip() or not 0 <= value < float("inf"):
             raise _bad_mix(part.strip(), "not a share of a workload")
+        if name.strip() in shares:
+            raise _bad_mix(text, f"two shares of workload {name.strip()}")
         shares[name.strip()] = value
-    if shares and not sum(shares.values()) > 0:
-        raise _bad_mix(text, "all shares are 0")
+    total = sum(shares.values())
+    if shares and not 0 < total < float("inf"):
+        raise _bad_mix(text, "all shares are 0" if total == 0 else "the shares are too large")
     return shares or None
 
 

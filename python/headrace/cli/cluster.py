@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
-from headrace.cli._console import out
+from headrace.cli._console import complain, out
 from headrace.cli._nodes import plain_status, print_table
 from headrace.errors import as_word
+
+if TYPE_CHECKING:
+    from headrace.launchers.remote.survey import SurveyedNode
 
 app = typer.Typer(
     help="Set up a cluster on which studies run, and look at it.", no_args_is_help=True
@@ -81,11 +85,20 @@ def status(
     """Show the nodes of a cluster: size, versions, clock, load by others, and what each lacks."""
     from headrace.launchers.remote.survey import survey
 
-    found = survey(on, nodes, python)
+    found, failures = survey(on, nodes, python)
     if as_json:
         typer.echo(json.dumps([plain_status(node) for node in found], indent=1))
-        return
-    print_table(found)
+    elif found:
+        print_table(found)
+        _print_lacking(found, "the nodes reached" if failures else "all nodes")
+    for error in failures:
+        complain(error)
+    if failures:
+        raise typer.Exit(int(failures[0].exit_code))
+
+
+def _print_lacking(found: Sequence[SurveyedNode], every: str) -> None:
+    """Print what the nodes lack for a study, and what to do. `every`: a name for all of them."""
     lacking: dict[tuple[str, str, str], list[str]] = {}
     for node in found:
         for each in node.facts.capabilities:
@@ -93,7 +106,7 @@ def status(
                 key = (each.what, each.gives, each.remedy)
                 lacking.setdefault(key, []).append(node.name)
     for (what, gives, remedy), names in lacking.items():
-        who = "all nodes" if len(names) == len(found) else ", ".join(names)
+        who = every if len(names) == len(found) else ", ".join(names)
         out.print(f"[yellow]{escape(f'{who}: no {what}')}[/yellow] ({escape(gives)})")
         out.print(f"    to have it: {escape(remedy)}")
 

@@ -15,7 +15,7 @@ from headrace.analysis.metrics import valid_trials
 from headrace.analysis.read import Records
 from headrace.decision.costs import PERFORMANCE, Activity, Costs, costs_of
 from headrace.decision.offers import Offers
-from headrace.errors import RefusedError
+from headrace.errors import RefusedError, UsageError
 from headrace.metrics import less_is_better, metric_of
 from headrace.records.inventory import Inventory
 from headrace.study.level_words import level_words
@@ -161,7 +161,7 @@ def basis_of(
     A configuration that is measured and simulated counts as measured; the pairs give the error of
     the model. `shares`: share of each workload; equal ones when None. `metrics`: those that are
     needed besides `SHOWN_METRICS`. Raises RefusedError when no
-    trial can be used, and for a workload that no result set has.
+    trial can be used, UsageError for a workload that no result set has.
     """
     cells = _cells(sets)
     workloads = list(dict.fromkeys(name for cell in cells for name in cell.rows))
@@ -258,8 +258,8 @@ def _mix(workloads: Sequence[str], shares: Mapping[str, float] | None) -> dict[s
         return {name: 1 / len(workloads) for name in workloads}
     for name in shares:
         if name not in workloads:
-            raise RefusedError(
-                f"no result set has a workload {name!r}; there are: {', '.join(workloads)}"
+            raise UsageError(
+                f"--mix: no result set has a workload {name!r}; there are: {', '.join(workloads)}"
             )
     total = sum(shares.values())
     return {name: share / total for name, share in shares.items() if share > 0}

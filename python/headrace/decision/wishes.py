@@ -216,6 +216,11 @@ def _limit(text: str, currency: str, known: Collection[str]) -> WishLimit:
                 currency,
             )  # fmt: skip
         return WishLimit(quantity, sense, number, shown, currency, unit)
+    if quantity.unit == "share" and not unit and number > 1:
+        raise refuse(
+            Path("command line"), "--within", shown,
+            f"{quantity.title}: its unit is missing", f"{number:g} %",
+        )  # fmt: skip
     factor = _factor(quantity, unit, shown)
     return WishLimit(quantity, sense, number * factor, shown, unit=unit, factor=factor)
 

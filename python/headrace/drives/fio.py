@@ -90,6 +90,9 @@ class Observed:
     load: Load
     values: dict[str, float]
     """`read.iops`, `read.latency_ns_mean`, `write.iops` …: only directions with requests."""
+    measured_s: float | None = None
+    """How long fio measured, after `ramp_s`; None if it does not say."""
+    ramp_s: float = 0.0
 
 
 def read_fio_results(file: Path, runtime_s: float) -> list[Observed]:
@@ -144,6 +147,7 @@ class _Mean(msgspec.Struct):
 class _Direction(msgspec.Struct):
     total_ios: int = 0
     iops: float = 0.0
+    runtime_ms: float = msgspec.field(default=0.0, name="runtime")
     clat_ns: _Mean | None = None
     lat_ns: _Mean | None = None
     clat_us: _Mean | None = msgspec.field(default=None, name="clat")
@@ -289,6 +293,7 @@ def _observed(file: Path, job: _Job, options: dict[str, str], runtime_s: float) 
             # The data of a drive are flushed by both; fio takes the one that is given.
             fsync=_count(options, "fsync", "0") or _count(options, "fdatasync", "0"),
         )
+        ramp_s = parse_fio_seconds(options.get("ramp_time", "0"))
     except ValueError as error:
         raise StudyError([FileProblem(file, 0, name, "", str(error))]) from None
     values: dict[str, float] = {}
@@ -302,4 +307,5 @@ def _observed(file: Path, job: _Job, options: dict[str, str], runtime_s: float) 
                 values[f"{direction}.latency_ns_mean"] = part.latency_ns
     if not values:
         raise StudyError([FileProblem(file, 0, name, "", "holds no requests")])
-    return Observed(name, load, values)
+    measured_s = max(each.runtime_ms for each in (job.read, job.write)) / 1000
+    return Observed(name, load, values, measured_s if 0 < measured_s < math.inf else None, ramp_s)

@@ -47,6 +47,10 @@ INNER_TO_OUTER = (0.35, 1.0)
 """Rate of the inner zone divided by that of the outer one: the ratio of their radii, which the hub
 and the size of the platter bound. Disks of the catalog lie between 0.45 and 0.68, one with a single
 zone at 1; 0.35 is an assumption."""
+LONGEST_S = 60.0
+"""Virtual run time of a disk's load that fio measured for longer, or does not say for how long."""
+SHORT_S = 4.0
+"""That of an SSD's load: it serves a thousand times as many requests per second."""
 STEP = 0.08
 """Share of a parameter's range, for finite differences: large enough to exceed the noise of a short
 run."""
@@ -133,15 +137,16 @@ def fit_drive(
     entry: CatalogEntry,
     files: Sequence[Path],
     *,
-    runtime_s: float = 4.0,
+    runtime_s: float | None = None,
     replay: TraceReplay | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Fit:
     """Fit a drive to fio results and traces, with leave-one-file-out cross-validation if there are
     several files.
 
-    `runtime_s` is the virtual run time of each load, `replay` how traces are replayed. Raises
-    StudyError if the drive has no free parameter or a file is neither.
+    `runtime_s` is the virtual run time of each load (None: of a disk as long as fio measured,
+    `LONGEST_S` at most, of an SSD `SHORT_S`), `replay` how traces are replayed. Raises StudyError
+    if the drive has no free parameter or a file is neither.
     """
     observed, owner = _evidence(entry, files, runtime_s, replay or TraceReplay())
     kind = str(entry.table["kind"])
@@ -182,7 +187,7 @@ def fit_drive(
 
 
 def _evidence(
-    entry: CatalogEntry, files: Sequence[Path], runtime_s: float, replay: TraceReplay
+    entry: CatalogEntry, files: Sequence[Path], runtime_s: float | None, replay: TraceReplay
 ) -> tuple[list[Evidence], list[str]]:
     """Return the measurements of the files, and the name of the file of each."""
     observed: list[Evidence] = []
@@ -192,7 +197,9 @@ def _evidence(
             observed.append(observe_trace(file, entry, replay))
         else:
             capacity = capacity_bytes(entry.table, replay.raid)
-            jobs = read_fio_results(file, runtime_s)
+            jobs = read_fio_results(file, SHORT_S if runtime_s is None else runtime_s)
+            if runtime_s is None and entry.table["kind"] == "hdd":
+                jobs = list(map(_as_long, jobs))
             observed += [_shrunk(_on(job, replay.raid), capacity) for job in jobs]
         owner += [file.name] * (len(observed) - len(owner))
     return observed, owner
@@ -206,6 +213,14 @@ def _with_unstated(table: Table, observed: Sequence[Evidence]) -> Table:
         if _get(table, path) is None and any(map(told_by, loads)):
             cast("dict[str, Any]", found).setdefault(path[0], {})[path[1]] = default
     return found
+
+
+def _as_long(job: Observed) -> Observed:
+    """Return a job that is run as long as fio measured it: a write cache takes its first writes at
+    once, which count for more in a short run."""
+    runtime_s = min(job.measured_s or LONGEST_S, LONGEST_S)
+    ramp_s = min(job.ramp_s, LONGEST_S)
+    return replace(job, load=replace(job.load, runtime_s=runtime_s, ramp_time_s=ramp_s))
 
 
 def _on(job: Observed, raid: Table | None) -> Observed:

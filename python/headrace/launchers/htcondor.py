@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from typing_extensions import override
@@ -13,8 +14,16 @@ from headrace.launchers.batch.options import BatchOptions
 
 _ATTRIBUTE = re.compile(r"([A-Za-z+][A-Za-z0-9_.]*) *= *(\S.*)")
 _OURS = ("executable", "arguments", "queue", "universe")
+_STATES = {
+    "1": "idle",
+    "2": "running",
+    "3": "removed",
+    "4": "completed",
+    "5": "held",
+    "6": "transferring output",
+    "7": "suspended",
+}
 _OVER = ("3", "4", "5")
-"""Job states: removed, completed, held."""
 
 
 class HtCondor(BatchLauncher):
@@ -70,10 +79,39 @@ class HtCondor(BatchLauncher):
     @override
     @classmethod
     def state(cls, job: str) -> JobState:
-        said = said_by(["condor_q", job, "-af", "JobStatus", "HoldReason"])
-        if said.code or not said.text:
-            return JobState(not said.code, said.text or "gone")
-        number, _, reason = said.text.partition(" ")
-        if number in _OVER:
-            return JobState(True, f"state {number}: {reason}")
+        state = cls.states([job])[0]
+        if state.text != _STATES["1"]:
+            return state
         return JobState(False, said_by(["condor_q", "-better-analyze", job]).text[-1500:])
+
+    @override
+    @classmethod
+    def states(cls, jobs: Sequence[str]) -> list[JobState]:
+        said = said_by(["condor_q", *jobs, "-af", "ClusterId", "ProcId", "JobStatus", "HoldReason"])
+        rows = [line.split(None, 3) for line in said.text.splitlines()]
+        queued = {
+            f"{row[0]}.{row[1]}": row[2:] for row in rows if len(row) > 2 and row[2].isdigit()
+        }
+        if said.code or (said.text and not queued):
+            return [JobState(False, said.text)] * len(jobs)
+        return [
+            JobState(queued[job][0] in _OVER, _words_of(*queued[job]))
+            if job in queued
+            else JobState(True, _end_of(job))
+            for job in jobs
+        ]
+
+
+def _words_of(number: str, *values: str) -> str:
+    """Return a job's state in words, with values of attributes that it has."""
+    said = [value for value in values if value != "undefined"]
+    return ": ".join([_STATES.get(number, f"state {number}"), *said])
+
+
+def _end_of(job: str) -> str:
+    """Return how a job ended that is no longer in the queue."""
+    words = ["condor_history", job, "-limit", "1", "-af", "JobStatus", "ExitCode", "RemoveReason"]
+    row = said_by(words).text.split(None, 2)
+    if len(row) < 3 or not row[0].isdigit():
+        return "gone"
+    return _words_of(row[0], row[1] if row[1] == "undefined" else f"exit code {row[1]}", row[2])

@@ -177,8 +177,8 @@ class _Rows:
         log.values = {name: [] for name in numbers}
         for index, line in enumerate(lines):
             cells = _cells(line, self.header.separator)
-            if len(cells) <= max(self.header.time):
-                continue  # blank, or a remark of the logger
+            if len(cells) <= max(self.header.time) or cells == self.header.names:
+                continue  # blank, a remark of the logger, or its header again after a restart
             where = (
                 f"the log {form.file}, line {first_line + index}"
                 if first_line

@@ -123,6 +123,10 @@ class _Names:
     _file_of: dict[int, int] = field(default_factory=dict[int, int])
     """Number in the recording -> index into the files."""
     _by_path: dict[str, int] = field(default_factory=dict[str, int])
+    _before: dict[str, list[tuple[int, int]]] = field(
+        default_factory=dict[str, list[tuple[int, int]]]
+    )
+    """By path, the files that it named until a rename: number of the rename, index."""
 
     def take(self, texts: Iterable[Text]) -> None:
         """Register all names. Opened files come first: only their sizes are known."""
@@ -133,17 +137,36 @@ class _Names:
             self.image_of[text.number] = int(text.fields[0])
         for text in by_letter.get("C", []):
             self.directories[text.number] = "\t".join(text.fields)
-        for text in sorted(by_letter.get("F", []), key=lambda text: text.number):
+        paths = {text.number: self._path(text) for text in by_letter.get("P", [])}
+        renames = by_letter.get("R", [])
+        for text in sorted(by_letter.get("F", []) + renames, key=lambda text: text.number):
+            if text.letter == "R":
+                old, exchanged = int(text.fields[0]), text.fields[1] == "2"
+                if old in paths and text.number in paths:
+                    self._rename(text.number, paths[old], paths[text.number], exchanged)
+                continue
             flags, size = int(text.fields[0]), int(text.fields[1])
             self._file_of[text.number] = self._opened("\t".join(text.fields[2:]), flags, size)
-        for text in by_letter.get("P", []):
-            folder, path = (
-                self.directories.get(int(text.fields[0]), "/"),
-                "\t".join(text.fields[1:]),
-            )
-            self._file_of[text.number] = self._file(
-                os.path.normpath(f"{folder}/{path}" if path[:1] != "/" else path)
-            )
+        for number, path in paths.items():
+            later = (index for rename, index in self._before.get(path, ()) if rename > number)
+            index = next(later, None)
+            self._file_of[number] = self._file(path) if index is None else index
+
+    def _path(self, text: Text) -> str:
+        folder = self.directories.get(int(text.fields[0]), "/")
+        path = "\t".join(text.fields[1:])
+        return os.path.normpath(f"{folder}/{path}" if path[:1] != "/" else path)
+
+    def _rename(self, number: int, old: str, new: str, exchanged: bool) -> None:
+        """Let a file have another name from now on. Its first name is the one that is kept."""
+        for path in (old, new):
+            if path in self._by_path:
+                self._before.setdefault(path, []).append((number, self._by_path[path]))
+        moved, replaced = self._by_path.pop(old, None), self._by_path.pop(new, None)
+        if moved is not None:
+            self._by_path[new] = moved
+        if exchanged and replaced is not None:
+            self._by_path[old] = replaced
 
     def _file(self, path: str) -> int:
         if path not in self._by_path:

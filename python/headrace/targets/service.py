@@ -10,7 +10,7 @@ from typing import ClassVar
 from headrace.catalog import entry
 from headrace.errors import HeadraceError
 from headrace.scenario import CacheTuning, DataServer, HostSpec, ServiceSpec, Table, VolumeSpec
-from headrace.site import Site, SiteServer
+from headrace.site import Site, SiteDrive, SiteServer
 from headrace.targets import ModelledStorage, Target
 from headrace.targets.exports import Bricks, Export
 from headrace.targets.scenario import filesystem, host, site_server, site_volume, volume
@@ -58,7 +58,7 @@ class ServiceTarget(Target):
         server_name = f"{self.name}-server"
         made = site_server(server_name, found) if found else host(server_name, None, None)
         made["count"] = count
-        made["volumes"] = [self._volume(export, storage)]
+        made["volumes"] = [self._volume(export, storage, self._drive_of_server(site, found))]
         if self.options.virtual or (found is not None and found.virtual):
             made["virtualisation"] = virtual or {}
         stored = self.with_service(kind, {**base, **tuning}, server_name, (made,), ())
@@ -142,19 +142,34 @@ class ServiceTarget(Target):
             stored, servers=(front, *stored.servers), services=(before, behind, *others)
         )
 
-    def _volume(self, export: Export, storage: Table | None) -> VolumeSpec:
+    def _drive_of_server(
+        self, site: Site | None, server: SiteServer | None
+    ) -> str | SiteDrive | None:
+        """Return the first drive that `[site]` gives a server; None if it holds metadata."""
+        name = self.metadata_server()
+        if server is None or (site is not None and name and site.server.get(name) is server):
+            return None
+        return next(iter(server.drives.values()), None)
+
+    def _volume(
+        self, export: Export, storage: Table | None, own: str | SiteDrive | None
+    ) -> VolumeSpec:
+        """Return what the data are on: what the export says, else the server's own drive, else the
+        storage of the software's catalog entry."""
         if export.drive is not None:
             return volume("data", export)
-        if storage is None:
+        made: VolumeSpec
+        if own is not None:
+            made = site_volume("data", own)
+            made["filesystem"] = filesystem(export.filesystem) | {"discarded": False}
+        elif storage is not None:
+            kept = filesystem(export.filesystem)
+            made = {"name": "data", "ideal": storage, "filesystem": kept}
+        else:
             raise HeadraceError(
-                f"target {self.name}: what does it store on? give export = {{ drive = … }}, or "
-                "software with storage of its own"
+                f"target {self.name}: what does it store on? give export = {{ drive = … }}, drives "
+                "of the server in [site], or software with storage of its own"
             )
-        made: VolumeSpec = {
-            "name": "data",
-            "ideal": storage,
-            "filesystem": filesystem(export.filesystem),
-        }
         if export.read_ahead is not None:
             made["read_ahead_bytes"] = export.read_ahead
         return made

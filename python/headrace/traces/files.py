@@ -56,12 +56,30 @@ def open_trace(path: Path, device: str | None = None) -> TraceFile:
     found = [str(each) for each in _core.trace_files(str(path))]
     if not found:
         raise _fault(path, "file", "there is no such trace")
+    _check_unpacked(Path(found[0]))
     beside = path.parent / TRACE_FILE
     if beside.is_file() and ".blktrace." in Path(found[0]).name:
         described = _read_description(beside)
         return _described(path, described, tuple(found), Path(found[0]).name.split(".blktrace.")[0])
     number = None if device is None else _number(path, device)
     return TraceFile(path.name, path, tuple(found), number)
+
+
+_PACKED = {b"\xfd7zXZ\0": "xz", b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd"}
+"""The first bytes of compressed files, and the program that unpacks them."""
+
+
+def _check_unpacked(file: Path) -> None:
+    """Refuse a compressed file. Raises StudyError."""
+    try:
+        with file.open("rb") as data:
+            head = data.read(max(map(len, _PACKED)))
+    except OSError:
+        return  # said by what reads it
+    for magic, program in _PACKED.items():
+        if head.startswith(magic):
+            allowed = f"the unpacked file: {program} -dk {file.name}"
+            raise _fault(file, "file", f"is compressed ({program})", allowed)
 
 
 def _capture(path: Path, device: str | None) -> TraceFile:

@@ -46,7 +46,13 @@ def fit(
         Path | None,
         typer.Option("--out", help="new file for the fitted drive; NAME-fitted.toml if not given"),
     ] = None,
-    runtime: Annotated[str, typer.Option(help="virtual time each load is run for")] = "4",
+    runtime: Annotated[
+        str | None,
+        typer.Option(
+            help="virtual time each load is run for; if not given, of a disk as long as fio "
+            "measured (60 s at most), of an SSD 4 s"
+        ),
+    ] = None,
     seed: Annotated[
         int,
         typer.Option(
@@ -88,7 +94,7 @@ def fit(
     made = fit_drive(
         found,
         results,
-        runtime_s=given("--runtime", runtime, parse_fio_seconds),
+        runtime_s=None if runtime is None else given("--runtime", runtime, parse_fio_seconds),
         replay=TraceReplay(seed=seed, angles=angles, raid=array_of(raid, drives, chunk)),
         progress=lambda text: err.print(text, style="dim"),
     )
@@ -130,6 +136,9 @@ def _show_fit(drive: str, made: Fit, file: Path | None, as_json: bool) -> None:
         )
     else:
         out.print(_parameters(drive, made))
+        for why in dict.fromkeys(each.why for each in made.parameters if each.why):
+            names = ", ".join(each.name for each in made.parameters if each.why == why)
+            out.print(f"not determined: {names}: {why}", markup=False)
         out.print(_residuals(made))
         for each in made.demerits:
             out.print(
@@ -145,7 +154,7 @@ def _show_fit(drive: str, made: Fit, file: Path | None, as_json: bool) -> None:
 def _parameters(drive: str, made: Fit) -> TextTable:
     from headrace.report.text_table import TextTable
 
-    table = TextTable("parameter", "before", "fitted", "standard error", "", title=escape(drive))
+    table = TextTable("parameter", "before", "fitted", "standard error", title=escape(drive))
     for each in made.parameters:
         error = "" if each.error is None else f"{each.error:.3g}"
         table.add_row(
@@ -153,7 +162,6 @@ def _parameters(drive: str, made: Fit) -> TextTable:
             f"{each.before:.4g}",
             f"{each.value:.4g}" if each.determined else "not determined",
             error,
-            each.why,
         )
     return table
 

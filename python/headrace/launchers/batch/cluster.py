@@ -43,6 +43,13 @@ _SCHEDULER_S = 60
 """How long a worker looks for its scheduler before it ends."""
 _SILENCE = f"{SILENCE_S:.0f}s"
 """After this time without a word Dask gives a connection up, on both ends."""
+_UNSENT = re.compile(r"establish a configuration source|Unable to initialize environment")
+"""What sbatch and qsub of Grid Engine say when they know no server: no job was sent, and there is
+none to cancel."""
+_ELSEWHERE = (
+    "run this on a machine where jobs are submitted, with the environment that its commands need "
+    "(SLURM_CONF, SGE_ROOT)"
+)
 _PLAIN = re.compile(r"[A-Za-z0-9_./+@=-]+")
 CONFIGURATION: dict[str, object] = {
     "shebang": "#!/usr/bin/env bash",
@@ -126,15 +133,23 @@ def _credentials(folder: Path) -> Any:
     return Security(require_encryption=True, tls_ca_file=cert, **pairs)
 
 
-@contextmanager
-def _ctrl_c_kept() -> Generator[None]:
-    """Keep what Ctrl-C does in this process: the import of dask-jobqueue lets it exit with 0."""
-    before = signal.getsignal(signal.SIGINT)
+def import_dask_jobqueue() -> Any:
+    """Return the core of dask-jobqueue, imported without effects on the process and user's files.
+
+    Its import lets Ctrl-C exit with 0, and copies an example into the folder of the user's
+    configuration of Dask, unless that "folder" is a file.
+    """
+    import dask.config
+
+    before, folder = signal.getsignal(signal.SIGINT), dask.config.PATH
+    dask.config.PATH = dask.config.__file__
     try:
-        yield
+        import dask_jobqueue.core
     finally:
+        dask.config.PATH = folder
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+    return dask_jobqueue.core
 
 
 def folder_of(options: BatchOptions) -> Path:
@@ -229,10 +244,7 @@ class BatchCluster:
         import dask.config
         from distributed import Client
 
-        with _ctrl_c_kept():
-            from dask_jobqueue.core import JobQueueCluster
-
-        start: Any = JobQueueCluster
+        start: Any = import_dask_jobqueue().JobQueueCluster
         options = self.options
         listens = {"host": options.address or _LOOPBACK} if options.interface is None else {}
         dask.config.set(
@@ -318,11 +330,16 @@ class BatchCluster:
         try:
             self._cluster.sync(job.start, callback_timeout=_SUBMIT_S)
         except (RuntimeError, OSError, ValueError) as error:
+            said, command = _words_of(error), self._system.commands[0]
+            if _UNSENT.search(said):
+                self._journal.end(entry)
+                raise HeadraceError(
+                    f"{command} finds no {self._system.kind} here: {said}", hint=_ELSEWHERE
+                ) from error
             # The job may be in the queue all the same: undoing cancels it by its name.
             self._journal.undo(entry)
             raise HeadraceError(
-                f"{self._system.commands[0]} refuses the job: {_words_of(error)}",
-                hint="correct [run.batch]",
+                f"{command} refuses the job: {said}", hint="correct [run.batch]"
             ) from error
         self._journal.add(entry, job=str(job.job_id))
         self._jobs.append(_BatchJob(name, str(job.job_id), entry))
@@ -371,10 +388,12 @@ class BatchCluster:
                     hint=self._remedy(),
                 )
             if out_of_patience:
+                said = self._system.state(job.id).text
+                verb = "is" if len(waiting) == 1 else "are"
                 raise HeadraceError(
-                    f"{len(waiting)} of the batch jobs are not there after "
+                    f"{len(waiting)} of the batch jobs {verb} not there after "
                     f"{self.options.patience:g} s; {self._system.kind} says of job {job.id}: "
-                    f"{state.text}",
+                    f"{said}",
                     hint="[run.batch] patience is the time to wait; queue, cores and walltime "
                     "are what is requested",
                 )
@@ -392,7 +411,9 @@ class BatchCluster:
         number = job.id.partition(".")[0]
         pattern = re.compile(rf"(?<![0-9]){re.escape(number)}(?![0-9])")
         lines: list[str] = []
-        for file in sorted((self.folder / "logs").iterdir()):
+        # HTCondor's log of events comes first: the end is kept, and the job's own words are there.
+        files = (self.folder / "logs").iterdir()
+        for file in sorted(files, key=lambda file: (file.suffix != ".log", file.name)):
             if pattern.search(file.name.removeprefix(self._name)):
                 lines += file.read_text(errors="replace").splitlines()
         return " | ".join(line for line in lines if line.strip())[-1500:] or "(no log)"

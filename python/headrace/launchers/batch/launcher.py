@@ -62,7 +62,7 @@ class BatchLauncher(RemoteLauncher):
     @classmethod
     @abstractmethod
     def state(cls, job: str) -> JobState:
-        """Return what the batch system says of a job."""
+        """Return what the batch system says of a job; of one that waits, also why, if it can."""
 
     @classmethod
     def states(cls, jobs: Sequence[str]) -> list[JobState]:

@@ -40,6 +40,8 @@ class Examination:
 
     nodes: list[SurveyedNode] = field(default_factory=list[SurveyedNode])
     findings: list[ClusterFinding] = field(default_factory=list[ClusterFinding])
+    whole: bool = True
+    """Whether every node was reached."""
 
 
 def examine(
@@ -58,7 +60,8 @@ def examine(
         for folder in folders:
             if nodes.connections:
                 found += _folder(folder, nodes.connections)
-    return Examination(surveyed, merged(found))
+        whole = not nodes.failures
+    return Examination(surveyed, merged(found), whole)
 
 
 def not_reached(on: str, error: HeadraceError) -> Examination:

@@ -63,6 +63,25 @@ def cluster_of(
 
     Raises UsageError when it names no nodes of other machines.
     """
+    part, address = _part_of(on)
+    if (wrong := part.misread(address)) is not None:
+        raise UsageError(wrong)
+    if python is not None:
+        uses = "starts no Python: its workers run already" if not part.starts_python else None
+        if (wrong := uses or part.refuses_python(python)) is not None:
+            raise UsageError(f"{on}: --python {python}: {wrong}")
+    if (wrong := part.refuses_batch(batch)) is not None:
+        hint = "name a study that has it: headrace cluster doctor STUDY" if batch is None else None
+        raise UsageError(f"[run.batch]: {wrong}", hint=hint)
+    names = [f"node-{number}" for number in range(count or part.node_count(address))]
+    nodes = tuple(NodeSettings(name) for name in names)
+    return NamedNodes(
+        on, part, NodesWanted(nodes, address=address, python=python or "", batch=batch)
+    )
+
+
+def _part_of(on: str) -> tuple[type[RemoteLauncher], str]:
+    """Return the launcher that `[run] on` names, and the address."""
     kind, address = split_on(on)
     part = kinds().get(kind)
     if (
@@ -76,33 +95,24 @@ def cluster_of(
             if issubclass(each, RemoteLauncher)
         ]
         raise UsageError(f"{on}: no nodes of other machines", hint=f"allowed: {', '.join(forms)}")
-    if (wrong := part.misread(address)) is not None:
-        raise UsageError(wrong)
-    if python is not None:
-        uses = "starts no Python: its workers run already" if not part.starts_python else None
-        if (wrong := uses or part.refuses_python(python)) is not None:
-            raise UsageError(f"{on}: --python {python}: {wrong}")
-    if (wrong := part.refuses_batch(batch)) is not None:
-        raise UsageError(f"[run.batch]: {wrong}")
-    names = [f"node-{number}" for number in range(count or part.node_count(address))]
-    nodes = tuple(NodeSettings(name) for name in names)
-    return NamedNodes(
-        on, part, NodesWanted(nodes, address=address, python=python or "", batch=batch)
-    )
+    return part, address
 
 
-def survey(on: str, count: int | None, python: str | None) -> list[SurveyedNode]:
-    """Return the status of the nodes that `[run] on` names; None: as many as it names.
+def survey(
+    on: str, count: int | None, python: str | None
+) -> tuple[list[SurveyedNode], list[HeadraceError]]:
+    """Return the status of the nodes that `[run] on` names, and why others do not answer.
 
-    Starts a node process on each and ends it. Raises HeadraceError when one does not start.
+    `count` None: as many nodes as it names. Starts a node process on each and ends it.
     """
+    if not _part_of(on)[0].address_form:
+        raise UsageError(
+            f"{on}: its nodes are there only while a study runs",
+            hint="headrace cluster doctor STUDY --nodes N requests some and looks at them",
+        )
     cluster = cluster_of(on, count, python)
-    if not cluster.part.address_form:
-        raise UsageError(f"{on}: its nodes are there only while a study runs")
     with reached(cluster) as found:
-        for error in found.failures:
-            raise error
-        return status_of(cluster, found.connections)
+        return status_of(cluster, found.connections), found.failures
 
 
 @contextmanager
