@@ -95,6 +95,17 @@ void write(const char *tree_file, const char *ntuple_file, int compression)
    }
    file.Write();
 }
+void write_tuples(const char *tuple_file)
+{
+   TFile file(tuple_file, "recreate");
+   TNtuple single("single", "", "x:y");
+   TNtupleD twice("twice", "", "x:y");
+   for (int i = 0; i < 200; ++i) {
+      single.Fill(i, -i);
+      twice.Fill(1 + 1e-9 * i, i);
+   }
+   file.Write();
+}
 void write_unflushed(const char *tree_file)
 {
    TFile file(tree_file, "recreate");
@@ -164,6 +175,55 @@ void write_friends(const char *name, const char *other)
    tree.AddFriend("other", other);
    file.Write();
 }
+void write_leaves(const char *name)
+{
+   TFile file(name, "recreate");
+   TTree tree("data", "");
+   struct { double y; float x; int n; float v[3]; } leaves;
+   float renamed[3], grid[2][3];
+   tree.Branch("leaves", &leaves, "y/D:x/F:n/I:v[3]/F");
+   for (int i = 0; i < 300; ++i) {
+      leaves = {1. * i, i + 0.25f, 3 * i, {1.f * i, 2.f * i, 3.f * i}};
+      tree.Fill();
+      if (i == 99)
+         tree.FlushBaskets();
+   }
+   TTree arrays("arrays", "");
+   arrays.Branch("w[3]", renamed, "w[3]/F");
+   arrays.Branch("grid", grid, "grid[2][3]/F");
+   for (int i = 0; i < 300; ++i) {
+      for (int j = 0; j < 6; ++j)
+         renamed[j % 3] = grid[j / 3][j % 3] = i + j;
+      arrays.Fill();
+   }
+   file.Write();
+}
+void write_late_fields(const char *name, const char *empty)
+{
+   auto model = ROOT::RNTupleModel::Create();
+   auto point = model->MakeField<std::array<float, 3>>("point");
+   auto writer = ROOT::RNTupleWriter::Recreate(std::move(model), "data", name);
+   std::shared_ptr<int> late;
+   for (int i = 0; i < 300; ++i) {
+      if (i == 150) {
+         auto update = writer->CreateModelUpdater();
+         update->BeginUpdate();
+         late = update->MakeField<int>("late");
+         update->MakeField<std::vector<float>>("lists");
+         update->CommitUpdate();
+      }
+      *point = {1.f * i, 2.f * i, 3.f * i};
+      if (late)
+         *late = i;
+      writer->Fill();
+      if (i % 100 == 99)
+         writer->CommitCluster();
+   }
+   writer.reset();
+   auto none = ROOT::RNTupleModel::Create();
+   none->MakeField<float>("x");
+   ROOT::RNTupleWriter::Recreate(std::move(none), "data", empty);
+}
 void write_short_numbers(const char *name)
 {
    TFile file(name, "recreate");
@@ -206,6 +266,11 @@ def records_by_root(shared_folder: Path) -> Path:
     return written_by_root(shared_folder)[0].with_name("records.root")
 
 
+def tuples_by_root(shared_folder: Path) -> Path:
+    """A file with a TNtuple, `single`, and a TNtupleD, `twice`, of 200 events."""
+    return written_by_root(shared_folder)[0].with_name("tuples.root")
+
+
 def bits_by_root(shared_folder: Path) -> Path:
     """A file whose RNTuple has a std::bitset, which RDataFrame cannot open."""
     return written_by_root(shared_folder)[0].with_name("bits.root")
@@ -219,6 +284,17 @@ def friends_by_root(shared_folder: Path) -> Path:
 def short_numbers_by_root(shared_folder: Path) -> Path:
     """A file whose TTree has a Double32_t `d` and a Float16_t `f`."""
     return written_by_root(shared_folder)[0].with_name("short.root")
+
+
+def leaves_by_root(shared_folder: Path) -> Path:
+    """A file whose tree `data` has one branch, with leaves; its tree `arrays` has odd arrays."""
+    return written_by_root(shared_folder)[0].with_name("leaves.root")
+
+
+def late_fields_by_root(shared_folder: Path) -> tuple[Path, Path]:
+    """A file whose RNTuple got fields after half of its events, and one without events."""
+    tree = written_by_root(shared_folder)[0]
+    return tree.with_name("late.root"), tree.with_name("empty.root")
 
 
 def unflushed_by_root(shared_folder: Path) -> Path:
@@ -235,6 +311,9 @@ def _write_by_root(folder: Path) -> None:
         "ROOT.write_unflushed('unflushed.root')\n"
         "ROOT.write_records('records.root', 'bits.root')\n"
         "ROOT.write_short_numbers('short.root')\n"
+        "ROOT.write_tuples('tuples.root')\n"
+        "ROOT.write_leaves('leaves.root')\n"
+        "ROOT.write_late_fields('late.root', 'empty.root')\n"
         "ROOT.write_friends('friends.root', 'other.root')"
     )
     command = [sys.executable, "-P", "-c", code, *map(str, COMPRESSIONS)]

@@ -30,8 +30,8 @@ ITSELF = Label("{}")
 
 
 def plain(level: object) -> object:
-    """Return a level for readers: a table as `cores 4, queue main`, a list as JSON."""
+    """Return a level for readers: a table as `cores 4, queue main`, a list as JSON, and `true`."""
     if isinstance(level, Mapping):
         fields = cast(Mapping[str, object], level)
         return ", ".join(f"{name} {plain(value)}" for name, value in fields.items())
-    return json.dumps(level) if isinstance(level, (list, tuple)) else level
+    return json.dumps(level) if isinstance(level, (list, tuple, bool)) else level

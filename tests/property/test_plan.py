@@ -32,6 +32,9 @@ class DrawnRules:
             workload,
         ) not in self.meaningless
 
+    def levels(self, study: Study, factor: str, target: str) -> list[Any]:
+        return study.factors[factor]
+
     def hard_to_change(self, study: Study, factor: str, target: str) -> bool:
         return factor == "target" or factor in self.hard
 

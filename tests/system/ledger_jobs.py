@@ -109,12 +109,16 @@ def in_thread(work: object, *arguments: object) -> float:
     return results[0]
 
 
-def hash_and_sleep(cpu_s: float, sleep_s: float) -> None:
-    """Computes without Python's lock until this thread has used so much CPU time, then sleeps."""
+def hash_and_sleep(cpu_s: float, sleep_s: float, busy_s: list[float]) -> None:
+    """Computes without Python's lock until this thread has used so much CPU time, then sleeps.
+
+    Adds the time that the thread was on CPUs and run queues.
+    """
     end = time.thread_time() + cpu_s
     while time.thread_time() < end:
         hashlib.pbkdf2_hmac("sha256", b"key", b"salt", 2000)
     time.sleep(sleep_s)
+    busy_s.append(_busy_s())
 
 
 def main() -> None:
@@ -151,14 +155,14 @@ def main() -> None:
         case "scattered-thread":
             inside = in_thread(read_scattered, arguments[0], int(arguments[1]), int(arguments[2]))
         case "threads":
-            both = [
-                threading.Thread(target=hash_and_sleep, args=[float(each) for each in arguments])
-                for _ in range(2)
-            ]
+            busy_s: list[float] = []
+            rest = [*map(float, arguments), busy_s]
+            both = [threading.Thread(target=hash_and_sleep, args=rest) for _ in range(2)]
             for thread in both:
                 thread.start()
             for thread in both:
                 thread.join()
+            truth = sum(busy_s) / 2
         case "children":
             # A grandchild each: the shell does not replace itself, as it has something to do
             # afterwards.

@@ -149,9 +149,10 @@ class TestWithDelayAccounting:
 
     def test_a_job_of_two_threads_has_the_ledger_of_their_mean(self) -> None:
         row = run("threads", "0.4", "0.4", TEST_THREADS="2")
-        assert share(row, "on_cpu_s") + share(row, "wait_cpu_s") == pytest.approx(0.5, abs=0.1)
-        assert row["user_s"] + row["system_s"] == pytest.approx(0.4, abs=0.05)
-        assert share(row, "other_s") > 0.35 and row["residue_s"] < 0.001
+        assert row["on_cpu_s"] + row["wait_cpu_s"] == pytest.approx(row["truth_s"], abs=0.05)
+        # Each computes for 0.4 s of CPU time and sleeps for at least as long, on any machine.
+        assert 0.39 <= row["user_s"] + row["system_s"] <= row["truth_s"] + 0.05
+        assert row["other_s"] > 0.39 and row["residue_s"] < 0.001
 
     def test_a_sleeping_job_is_other(self) -> None:
         row = run("sleep", "0.5")

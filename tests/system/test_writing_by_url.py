@@ -105,7 +105,9 @@ def check_stream(trial: dict[str, Any]) -> None:
     assert sum(moved.values()) == 2 * (6 << 20)
     if mode != "mixed":
         assert moved["write" if "write" in mode else "read"] == 2 * (6 << 20)
-    assert results["started_within_s"] < 0.5
+    # On a busy machine they may not start together; the trial then says so.
+    if "start-spread" not in {each["code"] for each in trial["validity"]["reasons"]}:
+        assert results["started_within_s"] < 0.5
     assert results["parent_rate_bytes_per_s"] <= 1.01 * results["rate_bytes_per_s"]
     # It crossed the links of both nodes.
     nodes = [trial["probes"]["network"][node] for node in ("node-0", "node-1")]

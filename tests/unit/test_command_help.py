@@ -41,6 +41,12 @@ def test_help_shows_the_tables_of_a_study() -> None:
     assert all(word in shown for word in ("[offers]", "[meter.NAME]", "[site]", "[run] on"))
 
 
+def test_the_options_of_a_drive_under_load_are_documented() -> None:
+    text = (ROOT / "docs" / "catalog.md").read_text()
+    options = {each for one in COMMANDS["drive run"].params for each in one.opts if "--" in each}
+    assert [each for each in sorted(options - {"--help"}) if f"`{each}`" not in text] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_documents_name_options_that_commands_have(page: Path) -> None:
     text = page.read_text().replace("\\\n", " ")

@@ -12,7 +12,7 @@ from headrace.analysis.find import FindOptions, find
 from headrace.analysis.read import read
 from headrace.plan.coverage import least_coverage
 from headrace.plan.intervals import interval
-from headrace.plan.repeats import needs_more
+from headrace.plan.repeats import enough_because
 from headrace.study.load import load_study
 from headrace.study.model import PlanOptions, Repeats, ReportOptions
 from synthetic_records import Truth, plan_of, write_results
@@ -42,7 +42,7 @@ def covered(tmp_path: Path, repeats: Repeats, sigma: float) -> float:
     held = 0
     for _ in range(CELLS):
         rates: list[float] = []
-        while len(rates) < repeats.most and needs_more(rates, len(rates), study, 0.0):
+        while len(rates) < repeats.most and not enough_because(rates, len(rates), study, 0.0):
             rates.append(100 * (1 + sigma * generator.standard_normal()))
         found = interval(rates, 0.95)
         assert found.low is not None and found.high is not None

@@ -13,6 +13,7 @@ import pytest
 from headrace.errors import HeadraceError, StudyError
 from headrace.faults import kinds
 from headrace.library import load_study
+from headrace.plan import make_plan
 from headrace.study.load import load_study_text
 from headrace.study.model import Study
 from headrace.study.resolve import resolve
@@ -97,6 +98,33 @@ def test_the_factor_fault_chooses_what_affects_a_cell(tmp_path: Path) -> None:
     with pytest.raises(StudyError) as caught:
         study(text.replace('"none", "slow"', '"none", "slw"'), tmp_path)
     assert "slow" in caught.value.problems[0].problem and caught.value.problems[0].line > 0
+
+
+def test_a_target_has_no_cell_of_a_fault_of_another_one(tmp_path: Path) -> None:
+    text = HEAD + (
+        '[factors]\nfault = ["none", "slow", "degraded"]\nslots = [1, 2]\n'
+        '[[fault]]\nwhat = "slow-drive"\nname = "slow"\nfactor = 2\n[[fault]]\nwhat = '
+        '"degraded"\ntarget = "mirror"\n'
+    )
+    cells = {trial.cell: trial for trial in make_plan(study(text, tmp_path)).trials}.values()
+    faults = {
+        target: {trial.levels["fault"] for trial in cells if trial.target == target}
+        for target in ("disk", "mirror")
+    }
+    assert faults == {"disk": {"none", "slow"}, "mirror": {"none", "slow", "degraded"}}
+    assert len(cells) == 2 * 5
+
+
+def test_a_target_that_no_level_affects_keeps_one_cell(tmp_path: Path) -> None:
+    """A fault that is no level must not affect it instead."""
+    text = HEAD + (
+        '[factors]\nfault = ["degraded"]\n[[fault]]\nwhat = "slow-drive"\nfactor = 2\n'
+        '[[fault]]\nwhat = "degraded"\ntarget = "mirror"\n'
+    )
+    made = study(text, tmp_path)
+    cells = {trial.target: trial.levels for trial in make_plan(made).trials}
+    assert set(cells) == {"disk", "mirror"}
+    assert resolve(made, "disk", "reads", cells["disk"]).faults == ()
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,6 @@ UNTYPED_TABLES = {
     **dict.fromkeys(
         (
             "datasets/table.py",
-            "datasets/trees.py",
             "readers/own_file.py",
             "readers/uproot_reader.py",
             "workloads/higgs/histograms.py",

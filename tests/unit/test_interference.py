@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -194,19 +194,30 @@ from headrace.probes.ledger import LedgerMeter
 meter = LedgerMeter(network=False)
 print("ready", flush=True)
 input()
+begun = time.process_time()
 meter.begin()
-end = time.process_time() + 0.6
-while time.process_time() < end:
+inside = time.process_time()
+while time.process_time() < inside + 0.6:
     pass
-print(__import__("json").dumps(asdict(meter.end())), flush=True)
+inside = time.process_time() - inside
+ledger = asdict(meter.end())
+told = {"ledger": ledger, "least_s": inside, "most_s": time.process_time() - begun}
+print(__import__("json").dumps(told), flush=True)
 """
 
 
-def judged(beside: AbstractContextManager[object] | None = None) -> tuple[Interference, float]:
-    """One real job on this machine as it is, or with what begins when the job is ready.
+@dataclass(frozen=True)
+class Used:
+    """What processes used while a job ran by other counts, CPU seconds."""
 
-    And what other processes used meanwhile by psutil's count, CPU seconds.
-    """
+    others_s: float
+    least_s: float
+    """Of the job: within its ledger, and with what opens and closes that."""
+    most_s: float
+
+
+def judged(beside: AbstractContextManager[object] | None = None) -> tuple[Interference, Used]:
+    """One real job on this machine as it is, or with what begins when the job is ready."""
     process = subprocess.Popen([sys.executable, "-c", JOB], stdin=-1, stdout=-1, text=True)
     assert process.stdin is not None and process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -216,14 +227,16 @@ def judged(beside: AbstractContextManager[object] | None = None) -> tuple[Interf
         start = time.monotonic()
         process.stdin.write("\n")
         process.stdin.flush()
-        ledger: Any = SimpleNamespace(**json.loads(process.stdout.readline()))
+        told = json.loads(process.stdout.readline())
+        ledger: Any = SimpleNamespace(**told["ledger"])
         last_done_s = time.monotonic() - start
         used_after, after = _used_s(own), snapshot(CPUS)
         use = use_between(before, after, CPUS, Own(jobs=frozenset({process.pid})))
     process.communicate()
     jobs: list[Any] = [SimpleNamespace(ledger=ledger)]
     others_s = sum(max(0.0, used - used_before.get(key, 0.0)) for key, used in used_after.items())
-    return interference_of(use, jobs, last_done_s), others_s
+    used = Used(others_s, told["least_s"], told["most_s"])
+    return interference_of(use, jobs, last_done_s), used
 
 
 def _used_s(own: set[int]) -> dict[tuple[int, float], float]:
@@ -243,12 +256,13 @@ def test_no_false_alarm_on_this_machine_as_it_is() -> None:
     No more is laid to other programs than they used, and than the job waited.
     """
     for _ in range(5):
-        found, others_s = judged()
+        found, used = judged()
         lost_s = found.lost_share * found.wall_s
         assert lost_s <= found.waited_s + found.steal_s + 0.01, found
         # Each process's count in clock ticks may be short by one.
-        assert lost_s <= others_s + found.steal_s + 0.05 * found.wall_s + 0.05, (found, others_s)
-        assert found.jobs_s == pytest.approx(0.6, abs=0.1)
+        assert lost_s <= used.others_s + found.steal_s + 0.05 * found.wall_s + 0.05, (found, used)
+        # Both counts are in clock ticks on some kernels.
+        assert used.least_s - 0.02 <= found.jobs_s <= used.most_s + 0.02, (found, used)
 
 
 @pytest.mark.slow

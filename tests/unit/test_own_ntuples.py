@@ -71,7 +71,8 @@ def test_members_of_records_are_columns_as_rdataframe_names_them(records: Path) 
 def test_a_member_of_records_is_histogrammed(variable: str, reader: str, records: Path) -> None:
     options = {"variable": variable, "columns": "*", "low": -0.5, "high": 999.5, "reader": reader}
     scan = workload_of("scan", records, **options)
-    if reader != "uproot" and variable in NESTED:
+    takes_arrays = reader == "rdataframe" and variable == "point"
+    if reader != "uproot" and variable in NESTED and not takes_arrays:
         [(place, problem)] = scan.options.wrong_fields()
         assert place == ("variable",) and f"column {variable} does not hold one" in problem
         return

@@ -3,13 +3,17 @@ replaced."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from headrace.cli import main
 from headrace.cli._output_files import check_page
-from headrace.errors import RefusedError
+from headrace.errors import HeadraceError, RefusedError
+from headrace.library import calibrate as learn
+from headrace.library import screen
 from workspace import ROOT
 
 COMMANDS = [
@@ -35,6 +39,39 @@ def test_a_file_of_the_user_is_refused_before_the_work(
     assert ended.value.code == 4
     assert "is there already" in capsys.readouterr().err
     assert file.read_text() == "<html><title>precious</title>"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", ["n" * 252, "folder", "file/page.html"])
+def test_a_page_that_cannot_be_written_is_refused_before_the_work(
+    command: str,
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    words = [name if word == "FILE" else word for word in command.split()]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["headrace", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr().err
+    assert (ended.value.code, "with --html" in said) == (2, True), said
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "folder"]
+
+
+@pytest.mark.parametrize("make", [learn, screen])
+def test_a_name_too_long_to_be_written_whole_is_refused_before_the_work(
+    make: Callable[..., object], tmp_path: Path
+) -> None:
+    """Files are written under a longer name first."""
+    study = ROOT / "studies" / "what-if-five-drives.toml"
+    stop = threading.Event()
+    stop.set()  # the work would end at once, and say so
+    with pytest.raises(HeadraceError, match="File name too long"):
+        make(study, out=tmp_path / ("n" * 252), stop=stop)
 
 
 def test_pages_of_headrace_may_be_replaced(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from headrace.plan import Plan, Trial, make_plan
 from headrace.plan.design import extremes
 from headrace.plan.intervals import interval
 from headrace.plan.order import absent_levels
-from headrace.plan.repeats import headline_rate, needs_more
+from headrace.plan.repeats import enough_because, headline_rate
 from headrace.records.plan_file import read_plan, write_plan
 from headrace.study.model import NamedPlugin, PlanOptions, Repeats, ReportOptions, RunOptions, Study
 
@@ -24,6 +24,9 @@ class Everywhere:
 
     def applies(self, study: Study, factor: str, target: str, workload: str) -> bool:
         return not (factor == "scheduler" and target == "nas")
+
+    def levels(self, study: Study, factor: str, target: str) -> list[Any]:
+        return study.factors[factor]
 
     def hard_to_change(self, study: Study, factor: str, target: str) -> bool:
         return factor in ("target", "filesystem")
@@ -219,18 +222,18 @@ def test_repeats_go_on_until_the_interval_is_narrow_or_the_budget_ends() -> None
         {}, plan=PlanOptions(repeats=Repeats(min=3, max=8, interval=0.05), budget=100.0)
     )
     wide, narrow = [100.0, 120.0, 80.0], [100.0, 101.0, 99.0]
-    assert needs_more([], 2, study, 1e9), "the first are always made"
-    assert needs_more(wide, 3, study, 50.0)
-    assert not needs_more(narrow, 3, study, 50.0)
-    assert not needs_more(wide, 3, study, 101.0), "budget"
-    assert not needs_more(wide, 8, study, 50.0), "most"
-    assert not needs_more([], 3, study, 50.0), "never worked"
-    assert needs_more([100.0], 3, study, 50.0), "one value has no interval"
+    assert enough_because([], 2, study, 1e9) is None, "the first are always made"
+    assert enough_because(wide, 3, study, 50.0) is None
+    assert enough_because(narrow, 3, study, 50.0)
+    assert enough_because(wide, 3, study, 101.0), "budget"
+    assert enough_because(wide, 8, study, 50.0), "most"
+    assert enough_because([], 3, study, 50.0), "never worked"
+    assert enough_because([100.0], 3, study, 50.0) is None, "one value has no interval"
 
 
 def test_a_fixed_number_of_repeats_has_none_beyond() -> None:
     study = make_study({}, plan=PlanOptions(repeats=Repeats(min=3)))
-    assert not needs_more([1.0, 100.0, 1000.0], 3, study, 0.0)
+    assert enough_because([1.0, 100.0, 1000.0], 3, study, 0.0)
 
 
 def test_headline_rate_is_events_or_bytes() -> None:

@@ -574,6 +574,22 @@ def test_xrootd_s_vectors_are_reads_and_failures_left_out(tmp_path: Path) -> Non
     assert any("1 actions that failed" in note for note in job.notes)
 
 
+WITHOUT_DXT = """\
+# darshan log version: 3.41
+# compression method: ZLIB
+# exe: ./ior -a POSIX
+# uid: 1000
+# nprocs: 1
+# run time: 1.2500
+
+# mount entry:\t/\text4
+# *******************************************************
+# POSIX module data
+# *******************************************************
+"""
+"""The head of what both parsers of darshan-util print; a log without DXT has nothing further."""
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -581,6 +597,11 @@ def test_xrootd_s_vectors_are_reads_and_failures_left_out(tmp_path: Path) -> Non
         ("what is this\n", "none of the formats"),
         (DARSHAN + " X_POSIX 0 read 0 here 10 0.1 0.2\n", r"trace:13"),
         (XROOTD + "nonsense\n", r"trace:7"),
+        (WITHOUT_DXT, r"trace: has no access of the module X_POSIX: .* DXT_ENABLE_IO_TRACE set"),
+        (
+            f"{WITHOUT_DXT}POSIX\t0\t164575987\tPOSIX_OPENS\t1\t/tmp/testFile\t/\text4\n",
+            r"trace:12: line: a counter, .* darshan-dxt-parser",
+        ),
         # Version 3.10 and the magic number, as darshan-util writes the head of its logs.
         ("3.10\0\0\0\x0075d\0\0\0\0\0rest", r"darshan-dxt-parser \S*trace"),
     ],

@@ -89,7 +89,6 @@ def test_relation_joins_jobs_with_levels(results: Path) -> None:
 def test_series_of_a_trial(results: Path) -> None:
     records = read(results)
     trial = records.trials["id"].iloc[0]
-    assert records.series_kinds(trial) == ("block",)
     series = records.series(trial, "block")
     assert {"time_s", "device", "read_bytes_per_s"} <= set(series.columns)
     assert len(series) == int(records.trials["last_done_s"].iloc[0])

@@ -24,7 +24,7 @@ from headrace.reproduce import MODULES
 from headrace.reproduce.assumption_tables import ASSUMPTIONS
 from headrace.reproduce.assumptions import edited
 from headrace.reproduce.cells import ObtainedCells, run_cells
-from headrace.reproduce.published import Number, Published
+from headrace.reproduce.published import FittedParameter, Number, Published
 
 STUDY = """
 headrace = 1
@@ -184,3 +184,16 @@ def test_the_command_simulates_every_cell_of_a_study(tmp_path: Path) -> None:
     (result,) = simulate([small], 2, "")
     assert result.id == "proof-ssd"
     assert repeats == [2]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1.175e9, "bytes", "1.18 GB"),
+        (1.038e6, "ns", "1.04 ms"),
+        (25_000_000.0, "bytes/s", "25.0 MB/s"),
+        (38.5, "W", "38.5 W"),
+    ],
+)
+def test_a_fitted_value_has_a_unit_that_suits_its_size(value: float, unit: str, text: str) -> None:
+    assert FittedParameter("node: memory of a job", value, unit, "rows").text == text

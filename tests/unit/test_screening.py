@@ -185,6 +185,12 @@ def test_a_smaller_error_of_the_model_keeps_fewer(folder: Path, tmp_path: Path) 
     assert counts == [1, 4]
 
 
+def test_what_no_configuration_has_is_no_matter_of_limits(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="price is unknown for every configuration") as refused:
+        screen(folder / "small study.toml", tmp_path / "p.toml", want="price")
+    assert refused.value.hint == "another metric for --want"
+
+
 def test_a_limit_leaves_out_what_breaks_it(folder: Path, tmp_path: Path) -> None:
     made = screen(folder / "small study.toml", tmp_path / "b.toml", within="usable >= 200 GB")
     assert {each.candidate.target for each in made.screening.kept} == {"disk"}

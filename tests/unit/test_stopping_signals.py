@@ -1,4 +1,4 @@
-"""Ctrl-C that Python's import of a C extension loses, or replaces by an error of its own."""
+"""Ctrl-C at any instant: in an import, which can lose it or fail otherwise, and at the end."""
 
 from __future__ import annotations
 
@@ -43,3 +43,38 @@ def test_a_lost_interrupt_stops_the_command(command: str, code: int, said: str) 
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (ended.returncode, "Traceback" in ended.stderr) == (code, False), ended.stderr
     assert said in ended.stdout + ended.stderr
+
+
+AT_IMPORT = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sent = []
+def interrupt(event, arguments):
+    if event == "import" and arguments[0] == WHEN and not sent:
+        sent.append(os.kill(os.getpid(), signal.SIGINT))
+sys.addaudithook(interrupt)
+from headrace.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("imported", ["headrace.errors", "rich.console", "typer"])
+def test_a_command_stops_without_a_traceback_while_it_imports(imported: str) -> None:
+    program = AT_IMPORT.replace("WHEN", repr(imported))
+    command = [sys.executable, "-c", program, "--version"]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (130, "headrace: stopped\n")
+
+
+def test_an_interrupt_at_the_very_end_prints_no_traceback() -> None:
+    program = (
+        "import atexit, os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
+        "sys.argv[1:] = ['--version']\n"
+        "from headrace.cli import main\n"
+        "main()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (-2, "")
+    assert ended.stdout.startswith("headrace ")

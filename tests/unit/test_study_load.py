@@ -53,6 +53,13 @@ def test_a_price_with_a_capacity_as_in_0_1_is_read() -> None:
     assert study.report_options.price["disk"].price == 50
 
 
+@pytest.mark.parametrize("kind", ['kind = "blck"', 'kind = ""', ""])
+def test_a_target_of_a_wrong_kind_is_not_said_to_be_missing(kind: str) -> None:
+    found = problems(GOOD.replace('kind = "block"', kind))
+    assert any("target.image.kind" in text for text in found)
+    assert not any("no such target" in text for text in found), found
+
+
 def test_a_factor_finds_its_field_wherever_it_lies() -> None:
     study = load(GOOD)
     assert applies(study, "codec", "disk", "scan")
@@ -90,6 +97,18 @@ def test_a_factor_that_means_nothing_to_a_cell_does_not_multiply_it() -> None:
         ("slots = [1, 2]", "slots = [1, 0]", 17, "allowed: at least 1"),
         ("slots = [1, 2]", "slots = []", 17, "at least one level"),
         ("slots = [1, 2]", "slots = [1, 1]", 17, "duplicate level"),
+        (
+            "read_ahead = [",
+            'read_ahead = ["64 KiB", 65536, ',
+            19,
+            'factors.read_ahead[1]: duplicate level: "64 KiB" (given: 65536)',
+        ),
+        (
+            'kind = "scan"',
+            'kind = "scan"\nvariable = "Muon_pT"',
+            14,
+            'events of shape bench have no column Muon_pT; did you mean "Muon_pt"?',
+        ),
         ("slots = [1, 2]", "slotss = [1, 2]", 17, 'did you mean "slots"'),
         ('codec = ["zlib", "zstd"]', 'codec = ["zlib", "zst"]', 20, 'did you mean "zstd"'),
         ('target = ["disk", "image"]', 'target = ["dsk"]', 16, 'did you mean "disk"'),

@@ -27,6 +27,7 @@ mod process;
 mod real;
 mod record;
 mod renames;
+mod replacement;
 mod segment;
 mod sizes;
 mod streams;

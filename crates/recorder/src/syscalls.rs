@@ -13,10 +13,10 @@ use crate::arena::{note, Fact};
 use crate::descriptors::{target, Target};
 use crate::files::{closed, closing, opened};
 use crate::finish::finish;
-use crate::lifetime::{becomes, becomes_at, remains};
 use crate::process;
 use crate::real;
 use crate::record::{begin, Op};
+use crate::replacement::{becomes, becomes_at, remains};
 use crate::transfers::{moved, moved_at, other};
 
 type Call = unsafe extern "C-unwind" fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long;

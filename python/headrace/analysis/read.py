@@ -191,14 +191,6 @@ class Records:
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             raise HeadraceError(f"{path}: cannot read the jobs: {error}") from error
 
-    def series_kinds(self, trial: str) -> tuple[str, ...]:
-        """Return the probes that recorded a series of this trial."""
-        return tuple(
-            sorted(
-                file.stem for file in (self.root / "trials" / trial / "series").glob("*.parquet")
-            )
-        )
-
     def series(self, trial: str, kind: str) -> pd.DataFrame:
         """Return the samples of a probe: `time_s` since the release, then its columns.
 

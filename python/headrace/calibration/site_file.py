@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import tomlkit
 from headrace.calibration.fitting import SiteFit
 from headrace.document import read_document
 from headrace.errors import RefusedError, StudyError
-from headrace.records.place import check_place
+from headrace.records.place import check_file_place
 from headrace.site import OF_CODE, OF_WORKLOADS, Site, has_field
 from headrace.study.load import load_study_text
 from headrace.study.model import Study
@@ -77,12 +78,21 @@ def _key(name: str) -> str:
 
 def check_out(file: Path) -> None:
     """Raise RefusedError if the file exists and is no site file that Headrace wrote."""
-    check_place(file.parent, "--out")
-    if file.is_dir() or (file.exists() and not file.read_bytes().startswith(FIRST.encode())):
+    check_file_place(file, "--out")
+    if file.exists() and not _is_site(file):
         raise RefusedError(
             f"{file} is there already, and is no site that headrace calibrate wrote",
             hint="name another file with --out",
         )
+
+
+def _is_site(file: Path) -> bool:
+    """Return whether a file that exists is a site that Headrace wrote."""
+    if not file.is_file():  # a pipe or a device may have no end
+        return False
+    with contextlib.suppress(OSError), file.open("rb") as stream:
+        return stream.read(len(FIRST.encode())) == FIRST.encode()
+    return False
 
 
 def with_site(study: Study, text: str, file: Path) -> tuple[Study, str]:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from headrace.errors import RefusedError, UsageError
-from headrace.records.place import check_place
+from headrace.records.place import check_file_place, check_place
 from headrace.whole_file import is_stream
 
 _LONGEST_SHOWN = 120
@@ -53,7 +53,12 @@ def check_output(file: Path, option: str) -> None:
 
 def check_page(file: Path, option: str) -> None:
     """Raise RefusedError for a file that is there and is no page of Headrace, which would be
-    replaced."""
+    replaced, UsageError for one that cannot be written. Its folder need not exist yet."""
+    if is_stream(file) or _is_special(file):
+        return
+    check_file_place(file, option)
+    if file.is_dir():
+        raise UsageError(f"{file} is a folder, not a file", hint=f"name another file with {option}")
     if file.is_file() and not is_own_page(file):
         raise RefusedError(f"{file} is there already", hint=f"name another file with {option}")
 

@@ -34,6 +34,8 @@ _MARKS = {
 }
 
 
+_INDENT = 13
+"""Columns before the text of a trial's lines."""
 _SPAN_S = 0.5
 """Shortest time over which bytes per second are shown."""
 _NODE_LINES = 16
@@ -64,6 +66,7 @@ class Display:
             TimeElapsedColumn(),
             console=err,
             transient=True,
+            disable=not err.is_interactive,
         )
         self._task = self._progress.add_task("starting", total=None, left="")
         self._total = 0
@@ -136,7 +139,7 @@ class Display:
 
     def note(self, text: str) -> None:
         """Print one line, from any thread."""
-        err.print(text, style="dim", markup=False)
+        _print(Text(text, "dim"))
 
     def simulated(self, virtual_s: float) -> None:
         """Show the progress of virtual time relative to real time."""
@@ -171,15 +174,26 @@ class Display:
             ]
         )
         colour = _MARKS.get(status, "white")
-        line = (
-            f"[{colour}]{status:>11}[/{colour}]  {trial.index + 1:>4}/{self._total}  "
-            f"{escape(point)}  repeat {trial.repeat + 1}  {escape(summary)}"
-        )
-        err.print(line)
+        line = Text.assemble((f"{status:>11}", colour), f"  {trial.index + 1:>4}/{self._total}  ")
+        line.append(f"{point}  repeat {trial.repeat + 1}  {summary}")
+        _print(line, _INDENT)
         for reason in reasons:
-            err.print(
-                f"             {escape(reason)}", style="yellow" if status != "failed" else "red"
-            )
+            style = "yellow" if status != "failed" else "red"
+            _print(Text(" " * _INDENT + reason, style), _INDENT)
+
+
+def _print(line: Text, indent: int = 0) -> None:
+    """Print a line; in a terminal, break it between words where the terminal ends.
+
+    In a file and for other programs it stays one line.
+    """
+    if not err.is_terminal:
+        err.print(line)
+        return
+    left = line[:indent]
+    for part in line[indent:].wrap(err, max(20, err.width - indent)):
+        err.print(left + part)
+        left = Text(" " * indent)
 
 
 def node_lines(before: TrialLive | None, now: TrialLive) -> tuple[Text, ...]:

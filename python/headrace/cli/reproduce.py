@@ -133,6 +133,7 @@ def simulate(modules: Sequence[StudyModule], threads: int, on: str) -> list[Repr
             TimeElapsedColumn(),
             console=err,
             transient=True,
+            disable=not err.is_interactive,
         ) as bar,
     ):
         for module in modules:
@@ -245,8 +246,7 @@ def _show(result: Reproduced, every: bool) -> None:
         out.print(f"              {finding.origin}: {finding.origin_why}", style="dim")
     for parameter in result.fitted:
         out.print(
-            f"fitted: {parameter.parameter} = {parameter.value:g} {parameter.unit} (to "
-            f"{parameter.rows})",
+            f"fitted: {parameter.parameter} = {parameter.text} (to {parameter.rows})",
             style="dim",
         )
     found = summary(result)

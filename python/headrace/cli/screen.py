@@ -78,4 +78,10 @@ def screen(
 
 def _progress() -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn())
-    return Progress(*columns, TimeElapsedColumn(), console=err, transient=True)
+    return Progress(
+        *columns,
+        TimeElapsedColumn(),
+        console=err,
+        transient=True,
+        disable=not err.is_interactive,  # it would print an empty line
+    )

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 import uproot.const
 
+from headrace.datasets.branch_columns import branches_by_path, unique_names
 from headrace.datasets.ntuple_columns import field_places
 from headrace.datasets.spec import DatasetSpec
-from headrace.datasets.trees import branches_by_path, opened, unique_names
+from headrace.datasets.trees import opened
 from headrace.errors import HeadraceError
 from headrace.system.memory_folder import memory_folder
 
@@ -304,23 +305,24 @@ def layout(path: Path, name: str = "Events") -> list[Piece]:
 
 def _baskets(tree: Any, descriptor: int) -> list[Piece]:
     pieces: list[Piece] = []
-    branches = branches_by_path(tree)
-    names = unique_names(list(branches))
-    for branch_path, branch in branches.items():
+    columns = branches_by_path(tree)
+    names = unique_names(list(columns))
+    for path, column in columns.items():
+        if not column.first:
+            continue
+        branch = column.branch
         ends = [int(end) for end in branch.entry_offsets]
         embedded = len(branch.embedded_baskets)
         for index, (first, stop) in enumerate(pairwise(ends)):
             if index >= len(ends) - 1 - embedded:
                 size = len(branch.basket(index).data)
-                pieces.append(Piece(names[branch_path], first, stop - first, 0, 0, size))
+                pieces.append(Piece(names[path], first, stop - first, 0, 0, size))
                 continue
             offset = int(branch.member("fBasketSeek")[index])
             head = os.pread(descriptor, _KEY_HEAD.size, offset)
             _, _, object_bytes, _, _ = _KEY_HEAD.unpack(head)
             stored = int(branch.member("fBasketBytes")[index])
-            pieces.append(
-                Piece(names[branch_path], first, stop - first, offset, stored, object_bytes)
-            )
+            pieces.append(Piece(names[path], first, stop - first, offset, stored, object_bytes))
     return pieces
 
 
@@ -333,8 +335,10 @@ def _pages(ntuple: Any) -> list[Piece]:
             name = f"{name}.offsets"
         for summary, columns in zip(ntuple.cluster_summaries, ntuple.page_link_list, strict=True):
             cluster_first, cluster_entries = int(summary.num_first_entry), int(summary.num_entries)
-            begin = 0
-            for page in columns[number].pages:
+            # A field that was added late has no pages for the events before.
+            pages = columns[number].pages if number < len(columns) else ()
+            begin = max(0, cluster_entries - sum(int(page.num_elements) for page in pages))
+            for page in pages:
                 elements = int(page.num_elements)
                 first, entries = (
                     (cluster_first + begin, elements) if flat else (cluster_first, cluster_entries)

@@ -10,6 +10,7 @@ member: `tracks.pt`, as RDataFrame names it. kernel.hpp follows the same rule.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,9 @@ from headrace.errors import HeadraceError
 
 _COLLECTION, _RECORD, _VARIANT = 1, 2, 3
 """Structural roles of a field in the format of RNTuple."""
+
+_DEFERRED = 1
+"""Flag of a column that was added when events had been written: it has no pages for these."""
 
 _VECTORS = ("std::vector<", "ROOT::VecOps::RVec<")
 
@@ -42,6 +46,13 @@ class Field:
     levels: tuple[Level, ...]
     type_name: str
     """`float`, `std::vector<float>`; empty for another form."""
+    number: str
+    """The type of its numbers: `float`."""
+
+    @property
+    def is_array(self) -> bool:
+        """Whether an event has one array of a fixed length."""
+        return len(self.levels) == 1 and self.levels[0].offsets is None
 
 
 @dataclass(frozen=True)
@@ -128,7 +139,8 @@ def fields_of(ntuple: Any) -> dict[str, Field]:
         chain = _chain(records, leaf)
         if all(len(indices.get(number, ())) <= 1 for number in chain):
             levels = _levels(records, chain, indices)
-            field = Field(values[leaf][0], levels, _type(records, chain))
+            number = str(records[leaf].type_name)
+            field = Field(values[leaf][0], levels, _type(records, chain), number)
             found[where[leaf].column] = field
     return found
 
@@ -177,11 +189,14 @@ def read_field(
     first = int(np.searchsorted(edges, start, side="right")) - 1
     last = int(np.searchsorted(edges, stop, side="left"))
     begin = int(edges[first])
+    end = int(ntuple.num_entries) if last == len(edges) else int(edges[last])
     values = ntuple.read_cluster_range(field.values, first, last)
     if ntuple.column_records[field.values].nbits == 1:
         values = values.astype(np.bool_)
     if not any(level.offsets is not None for level in field.levels):
-        shaped = values.reshape((-1, *(level.length for level in field.levels)))
+        lengths = [level.length for level in field.levels]
+        values = _completed(ntuple, field.values, values, (end - begin) * math.prod(lengths))
+        shaped = values.reshape((-1, *lengths))
         return ak.Array(shaped)[start - begin : stop - begin]
     content: Any = ak.contents.NumpyArray(values)
     for level in reversed(field.levels):
@@ -190,7 +205,8 @@ def read_field(
             continue
         key = level.offsets, first, last
         if key not in known:
-            known[key] = ntuple.read_cluster_range(*key).astype(np.int64)
+            read = ntuple.read_cluster_range(*key).astype(np.int64)
+            known[key] = _completed(ntuple, level.offsets, read, end - begin + 1)
         offsets = known[key]
         if offsets[-1] != len(content):
             raise HeadraceError(
@@ -198,3 +214,11 @@ def read_field(
             )
         content = ak.contents.ListOffsetArray(ak.index.Index64(offsets), content)
     return ak.Array(content)[start - begin : stop - begin]
+
+
+def _completed(ntuple: Any, column: int, values: Any, count: int) -> Any:
+    """Return the values of a column with zeros for the events before it was added, as ROOT has."""
+    missing = count - len(values)
+    if missing <= 0 or not int(ntuple.column_records[column].flags) & _DEFERRED:
+        return values
+    return np.concatenate([np.zeros(missing, values.dtype), values])

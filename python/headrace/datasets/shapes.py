@@ -8,6 +8,7 @@ Names and precisions follow CMS NanoAOD. `bench` has what an analysis needs, abo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ from headrace.datasets.fillings import fill, reduced
 from headrace.datasets.further_columns import further
 from headrace.datasets.kinematics import ELECTRON_MASS_GEV, MUON_MASS_GEV
 from headrace.datasets.spec import Shape
-from headrace.datasets.table import Array, Table
+from headrace.datasets.table import Array, Table, columns_of
 
 TRIGGERS = (
     "HLT_Ele27_WPTight_Gsf",
@@ -220,3 +221,10 @@ def dressed_block(seed: int, block: int, signal_fraction: float, shape: Shape) -
     table = _dressed(collisions, seed)
     fill(table, further(shape), lambda name: stream(seed, name, block))
     return DressedBlock(table, collisions.process == SIGNAL, collisions.signal_selected)
+
+
+@cache
+def column_names(shape: Shape) -> list[str]:
+    """Return the names of all columns of a shape, counts of collections included."""
+    table = dressed_block(0, 0, 0.0, shape).table
+    return [name for name, _, _ in columns_of(table)]

@@ -6,15 +6,14 @@ A tree is a TTree or an RNTuple. The events themselves are not read.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
+from headrace.datasets.branch_columns import branches_by_path, unique_names
 from headrace.datasets.number_types import numbers_of
 from headrace.datasets.spec import Codec, Format
 from headrace.errors import HeadraceError
@@ -53,7 +52,10 @@ _LARGE = 1_000_000
 
 @dataclass(frozen=True)
 class Column:
-    """A branch of a TTree with baskets of its own, or a field of an RNTuple (ntuple_columns.py)."""
+    """A branch of a TTree with baskets of its own, or a field of an RNTuple (ntuple_columns.py).
+
+    Of a branch with several leaves, each leaf is a column: `branch.leaf`.
+    """
 
     name: str
     """Unique in the tree: the branch's own name, or its path when the name is ambiguous."""
@@ -65,11 +67,16 @@ class Column:
     unknown: uproot cannot deserialise them.
     """
     stored_bytes: int
+    """With `memory_bytes` and `pieces`: all those of a branch's leaves belong to the first leaf."""
     memory_bytes: int
     pieces: int
     """Number of baskets of a branch, or of pages of a field."""
     flat: bool
     """Whether an event has one number or one list of numbers, not lists of arrays or lists."""
+    in_frames: bool
+    """Whether RDataFrame reads it: `flat`, or an array that it takes for a list."""
+    requested: str
+    """Name of the column to which the baskets or pages belong that are read for this one."""
 
 
 @dataclass(frozen=True)
@@ -273,7 +280,7 @@ def _facts(path: Path, size: int, mtime_ns: int, tree: str | None) -> TreeFacts:
         try:
             found: Any = handle[name]
             is_ntuple = str(found.classname).endswith("RNTuple")
-            columns = tuple(ntuple_columns(found) if is_ntuple else branch_columns(found))
+            columns = tuple(ntuple_columns(found) if is_ntuple else _branch_columns(found))
             codec, level = _compression(path, handle, None if is_ntuple else found)
             clusters = len(found.cluster_summaries) if is_ntuple else _clusters(found)
             events = int(found.num_entries)
@@ -287,65 +294,24 @@ def _facts(path: Path, size: int, mtime_ns: int, tree: str | None) -> TreeFacts:
 
 def _clusters(tree: Any) -> int:
     common: set[int] | None = None
-    for branch in branches_by_path(tree).values():
-        ends = {int(end) for end in branch.entry_offsets[1:]}
+    for column in branches_by_path(tree).values():
+        ends = {int(end) for end in column.branch.entry_offsets[1:]}
         common = ends if common is None else common & ends
     return max(1, len(common or ()))
 
 
-def branches_by_path(tree: Any) -> dict[str, Any]:
-    """Return every branch of a tree that has baskets, by its path from the tree."""
-    return {
-        str(path): branch
-        for path, branch in tree.iteritems(recursive=True, full_paths=True)
-        if int(branch.num_baskets)
-    }
-
-
-def unique_names(paths: Sequence[str]) -> dict[str, str]:
-    """Return each branch's name by path: its own, or the path when the name is ambiguous."""
-    times: dict[str, int] = {}
-    for path in paths:
-        own = path.rpartition("/")[2]
-        times[own] = times.get(own, 0) + 1
-    return {path: own if times[own := path.rpartition("/")[2]] == 1 else path for path in paths}
-
-
-def branch_columns(tree: Any) -> Iterator[Column]:
+def _branch_columns(tree: Any) -> Iterator[Column]:
     """Yield the columns of a TTree."""
-    branches = branches_by_path(tree)
-    names = unique_names(list(branches))
-    for path, branch in branches.items():
-        memory, stored = int(branch.member("fTotBytes")), int(branch.member("fZipBytes"))
-        pieces = int(branch.num_baskets)
-        kind = branch_kind(branch)
-        # A branch with branches of its own holds the number of their values.
-        flat = kind == "numbers" and not len(branch.branches) and _is_flat(branch.interpretation)
-        yield Column(names[path], path, kind, stored, memory, pieces, flat)
-
-
-def _is_flat(interpretation: Any) -> bool:
-    """Return whether this interpretation as numbers is of one number or list per event."""
-    is_list = type(interpretation).__name__ == "AsJagged"
-    inner = (interpretation.content if is_list else interpretation).inner_shape
-    return len(inner) + is_list <= 1
-
-
-def branch_kind(branch: Any) -> Literal["numbers", "objects", "unknown"]:
-    """Return how uproot interprets a branch."""
-    try:
-        interpretation: Any = branch.interpretation
-    except Exception:
-        return "unknown"  # a type that uproot cannot even name
-    kind = type(interpretation).__name__
-    if kind == "AsJagged":
-        interpretation = interpretation.content
-        kind = type(interpretation).__name__
-    if kind == "AsDtype":
-        dtype = np.dtype(interpretation.to_dtype)
-        return "objects" if dtype.names is not None else "numbers"
-    # When a branch's members have branches of their own, its baskets hold the number of members.
-    return "unknown" if kind in ("UnknownInterpretation", "AsGrouped") else "objects"
+    columns = branches_by_path(tree)
+    names = unique_names(list(columns))
+    first = ""
+    for path, column in columns.items():
+        branch = column.branch
+        first = names[path] if column.first else first
+        sizes = branch.member("fZipBytes"), branch.member("fTotBytes"), branch.num_baskets
+        stored, memory, pieces = map(int, sizes) if column.first else (0, 0, 0)
+        reads = column.flat, column.in_frames
+        yield Column(names[path], path, column.kind, stored, memory, pieces, *reads, first)
 
 
 def ntuple_columns(ntuple: Any) -> Iterator[Column]:
@@ -369,8 +335,9 @@ def ntuple_columns(ntuple: Any) -> Iterator[Column]:
         field = plain.get(name)
         kind = "objects" if field is None else "numbers"
         flat = field is not None and numbers_of(field.type_name) is not None
+        is_array = field is not None and field.is_array and numbers_of(field.number) is not None
         sizes = stored.get(name, 0), memory.get(name, 0), pieces.get(name, 0)
-        yield Column(name, name, kind, *sizes, flat)
+        yield Column(name, name, kind, *sizes, flat, flat or is_array, name)
 
 
 def said_compression(handle: Any) -> tuple[Codec, int]:
@@ -390,7 +357,7 @@ def _compression(path: Path, handle: Any, tree: Any | None) -> tuple[Codec, int]
     if tree is None:
         return said
     with path.open("rb") as file:
-        for branch in branches_by_path(tree).values():
+        for branch in (column.branch for column in branches_by_path(tree).values()):
             written = branch.member("fBasketSeek")[: int(branch.member("fWriteBasket"))]
             for place in written[written > 0]:  # the others lie in the tree's metadata
                 file.seek(int(place))

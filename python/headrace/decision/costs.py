@@ -13,7 +13,6 @@ from headrace.raid import drives_of_data
 from headrace.records.inventory import Inventory, InventoryItem, idle_power_w
 
 HOURS_PER_YEAR = 8766.0
-DAYS_PER_YEAR = 365.25
 
 PERFORMANCE = {
     "price_per_mb_per_s": ("asked_bytes_per_s", 1e6),

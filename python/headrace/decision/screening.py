@@ -47,9 +47,10 @@ def screen(choice: Choice, unknown: dict[str, str]) -> Screening:
     total = sum(each.best for each in ranked)
     if total <= 0:
         excluding = choice.excluding or "no configuration is within the limits"
+        limited = any(each.broken for each in ranked)
         raise RefusedError(
             f"the simulation leaves nothing to measure: {excluding}",
-            hint="a wider limit of --within",
+            hint="a wider limit of --within" if limited else "another metric for --want",
         )
     kept: list[JudgedConfiguration] = []
     held = 0.0

@@ -43,8 +43,8 @@ def matches(cell: Cell, partial: Mapping[str, list[Any]]) -> bool:
 def group_factors(study: Study, rules: Rules, target: str, workload: str) -> dict[str, list[Any]]:
     """Return the factors that apply to one target and workload, with their levels."""
     return {
-        factor: levels
-        for factor, levels in study.factors.items()
+        factor: rules.levels(study, factor, target)
+        for factor in study.factors
         if factor not in ("target", "workload") and rules.applies(study, factor, target, workload)
     }
 

@@ -25,11 +25,6 @@ def headline_rate(
     return done / last_done_s if done > 0 else None
 
 
-def needs_more(rates: Sequence[float], repeat: int, study: Study, spent_s: float) -> bool:
-    """Return whether repeat number `repeat` (from 0) of a cell must run; see `enough_because`."""
-    return enough_because(rates, repeat, study, spent_s) is None
-
-
 def enough_because(rates: Sequence[float], repeat: int, study: Study, spent_s: float) -> str | None:
     """Return why repeat number `repeat` (from 0) of a cell is not needed, or None if it must run.
 

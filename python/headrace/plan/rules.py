@@ -6,7 +6,7 @@ They say which factors apply to a target and workload, and which are hard to cha
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from headrace.study.model import Study
 
@@ -16,6 +16,10 @@ class Rules(Protocol):
 
     def applies(self, study: Study, factor: str, target: str, workload: str) -> bool:
         """Return whether the factor applies to this target with this workload."""
+        ...
+
+    def levels(self, study: Study, factor: str, target: str) -> list[Any]:
+        """Return the levels of a factor that differ for this target, at least one."""
         ...
 
     def hard_to_change(self, study: Study, factor: str, target: str) -> bool:

@@ -64,6 +64,11 @@ class _Listing:
     def access(self, fields: list[str]) -> None:
         """Read a line of one access. Raises ValueError if it does not fit the format."""
         # MPI-IO lines have an offset in some versions only.
+        if len(fields) > 3 and fields[3].startswith(f"{fields[0]}_"):
+            raise ValueError(
+                "a counter, as darshan-parser prints it: import what darshan-dxt-parser prints of "
+                "the log (the program must have run with DXT_ENABLE_IO_TRACE set)"
+            )
         if not fields[0].startswith("X_") or len(fields) < (8 if fields[0] == _MODULE else 7):
             raise ValueError(
                 "no line of darshan-dxt-parser: module, rank, read or write, segment, "

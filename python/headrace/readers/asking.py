@@ -113,7 +113,7 @@ def asked(
         besides = set(besides) - used
     wanted = _wanted(layout, reader, columns)
     is_ntuple = layout.header_bytes > 0
-    ends = _cluster_ends(wanted, layout.events, is_ntuple)
+    ends = _cluster_ends(wanted, layout.events)
     if reader != "uproot":
         # RDataFrame's skim reads the first part of the file (root_skim.py).
         stop = max(1, round(layout.events * fraction))
@@ -130,11 +130,15 @@ def asked(
         runs = cut_steps(runs, step_events)
     if is_ntuple:
         return [_whole_clusters(begin, end, ends, wanted) for begin, end in runs]
-    return [
-        _asked(begin, end, _places(pieces), pieces)
-        for begin, end in runs
-        for pieces in (_within(wanted, begin, end),)
-    ]
+    found: list[Asked] = []
+    before = 0
+    for begin, end in runs:
+        pieces = _within(wanted, begin, end)
+        if begin == before:  # a basket that began before is still in memory (branch_columns.py)
+            pieces = [piece for piece in pieces if piece.first_entry >= begin]
+        found.append(_asked(begin, end, _places(pieces), pieces))
+        before = end
+    return found
 
 
 def _whole_clusters(begin: int, end: int, ends: Sequence[int], wanted: Sequence[Piece]) -> Asked:
@@ -204,7 +208,7 @@ def _with_offsets(names: Collection[str]) -> set[str]:
     return found
 
 
-def _cluster_ends(pieces: Iterable[Piece], events: int, is_ntuple: bool) -> list[int]:
+def _cluster_ends(pieces: Iterable[Piece], events: int) -> list[int]:
     """Return the events at which the pieces of all columns end together."""
     common: set[int] | None = None
     by_column: dict[str, set[int]] = {}
@@ -224,7 +228,7 @@ def _within(pieces: Iterable[Piece], begin: int, end: int) -> list[Piece]:
 
 
 def _cache_bytes(layout: FileLayout) -> float:
-    clusters = len(_cluster_ends(layout.pieces, layout.events, False))
+    clusters = len(_cluster_ends(layout.pieces, layout.events))
     return CACHE_CLUSTERS * sum(piece.compressed_bytes for piece in layout.pieces) / clusters
 
 

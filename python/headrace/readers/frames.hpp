@@ -44,7 +44,7 @@ struct OwnFrame {
          tree->looped = true;
          frame = std::make_unique<ROOT::RDataFrame>(*tree->tree);
          for (std::size_t i = 0; i < paths.size(); ++i)
-            candidates.push_back(names_of(tree->branches[i], paths[i]));
+            candidates.push_back(names_of(tree->branches[i], tree->leaves[i], paths[i]));
       }
       choose(candidates);
    }
@@ -53,19 +53,22 @@ struct OwnFrame {
 
    ~OwnFrame() { frame.reset(); } // before its tree
 
-   static std::vector<std::string> names_of(TBranch *branch, const std::string &path)
+   static std::vector<std::string> names_of(TBranch *branch, TLeaf *leaf, const std::string &path)
    {
       // The baskets of a branch with branches of its own hold the length of a collection, and
       // RDataFrame takes them for the collection.
       if (branch->GetListOfBranches()->GetEntriesFast() > 0)
          return {};
-      const std::string name = branch->GetName();
+      const std::string name = branch->GetName(), of_leaf = name + "." + leaf->GetName();
       std::string dotted = path;
       std::replace(dotted.begin(), dotted.end(), '/', '.');
-      std::vector<std::string> found{branch->GetFullName().Data(), dotted, name};
-      if (branch->GetListOfLeaves()->GetEntriesFast() == 1)
-         found.push_back(name + "." + branch->GetListOfLeaves()->At(0)->GetName());
-      return found;
+      if (OwnTree::has_leaves(branch))
+         return {dotted, of_leaf};
+      // ROOT: "cannot be represented as a C++ type", of the array of a branch with another name.
+      const bool is_array = leaf->GetLeafCount() || leaf->GetLenStatic() > 1;
+      if (branch->IsA() == TBranch::Class() && is_array && name != leaf->GetName())
+         return {};
+      return {branch->GetFullName().Data(), dotted, name, of_leaf};
    }
 
    void choose(const std::vector<std::vector<std::string>> &candidates)
@@ -166,6 +169,8 @@ inline std::pair<long long, long long> skim_frame(OwnFrame &own, Lanes &lanes, c
                                                   std::size_t offset_bytes, double keep, const std::string &name,
                                                   const std::string &copy, const ROOT::RDF::RSnapshotOptions &options)
 {
+   if (own.events == 0)
+      return {0, 0};
    auto read = taking_all(*own.frame, lanes, types, first, stop, offset_bytes);
    ROOT::RDF::RNode kept = read.Filter(
       [keep](ULong64_t event) { return std::floor((event + 1.0) * keep) > std::floor(event * keep); }, {"rdfentry_"});

@@ -501,7 +501,9 @@ bool feed(unsigned slot, const T &...values)
 struct OwnTree {
    std::unique_ptr<TFile> file;
    TTree *tree = nullptr;
+   // The columns, by the rule of branch_columns.py: each leaf of a branch that has several.
    std::vector<TBranch *> branches;
+   std::vector<TLeaf *> leaves;
    std::vector<std::string> paths;
    std::map<TBranch *, TBranch *> parents;
    bool emulated = false, looped = false;
@@ -536,15 +538,29 @@ struct OwnTree {
          auto *branch = static_cast<TBranch *>(list->At(i));
          const std::string path = prefix + branch->GetName();
          parents[branch] = parent;
-         if (branch->GetListOfBaskets()->GetEntries() || branch->GetWriteBasket() > 0) {
-            branches.push_back(branch);
-            paths.push_back(path);
-         }
+         if (branch->GetListOfBaskets()->GetEntries() || branch->GetWriteBasket() > 0)
+            add_columns(branch, path);
          if (branch->InheritsFrom("TBranchElement")) {
             auto *type = TClass::GetClass(static_cast<TBranchElement *>(branch)->GetClassName(), true, true);
             emulated = emulated || !type || !type->IsLoaded();
          }
          collect(branch->GetListOfBranches(), branch, path + "/");
+      }
+   }
+
+   static bool has_leaves(TBranch *branch)
+   {
+      return branch->IsA() == TBranch::Class() && branch->GetListOfLeaves()->GetEntriesFast() > 1;
+   }
+
+   void add_columns(TBranch *branch, const std::string &path)
+   {
+      const int count = has_leaves(branch) ? branch->GetListOfLeaves()->GetEntriesFast() : 1;
+      for (int i = 0; i < count; ++i) {
+         auto *leaf = static_cast<TLeaf *>(branch->GetListOfLeaves()->At(i));
+         branches.push_back(branch);
+         leaves.push_back(leaf);
+         paths.push_back(has_leaves(branch) ? path + "." + leaf->GetName() : path);
       }
    }
 
@@ -572,7 +588,7 @@ struct OwnTree {
          enable(branches.at(number));
    }
 
-   // A classic event loop over [first, first + count) that fills the histogram with one branch's
+   // A classic event loop over [first, first + count) that fills the histogram with one column's
    // values.
    // A negative count means to the end.
    long long loop(std::size_t variable, long long first, long long count, Histogram &histogram)
@@ -581,7 +597,7 @@ struct OwnTree {
       const long long stop = count < 0 ? tree->GetEntries() : first + count;
       if (stop > tree->GetEntries())
          throw std::runtime_error("has only " + std::to_string(tree->GetEntries()) + " events");
-      auto *leaf = static_cast<TLeaf *>(branches.at(variable)->GetListOfLeaves()->At(0));
+      auto *leaf = leaves.at(variable);
       // A leaf does not know the number of values of an unsplit collection, such as a std::vector.
       std::unique_ptr<TTreeFormula> values;
       auto *element = dynamic_cast<TBranchElement *>(branches.at(variable));

@@ -11,7 +11,7 @@ from headrace.datasets.spec import Codec, Format
 from headrace.datasets.trees import TreeFacts, tree_facts
 from headrace.errors import HeadraceError
 from headrace.readers.options import Reader, ReadingOptions
-from headrace.readers.own_columns import matching, reads_flat
+from headrace.readers.own_columns import matching, reads
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ModelledData:
         return stored / max(1, sum(piece.uncompressed_bytes for piece in self.layout.pieces))
 
     def columns(self, wanted: Sequence[str] | None, reader: Reader) -> list[str] | None:
-        """Return the names of the columns that a reader reads in a job, patterns resolved.
+        """Return the columns of the layout that a reader reads in a job, patterns resolved.
 
         Raises HeadraceError for a missing column.
         """
@@ -46,9 +46,8 @@ class ModelledData:
             return None if wanted is None else list(wanted)
         every = {column.name: column for column in self.own.columns}
         chosen = matching(list(every), wanted, str(self.own.file))
-        if reads_flat(reader, self.format):
-            return [name for name in chosen if every[name].flat]
-        return chosen
+        read = (every[name] for name in chosen if reads(reader, self.format, every[name]))
+        return list(dict.fromkeys(column.requested for column in read))
 
     def besides(self, columns: Sequence[str] | None, reader: Reader) -> list[str]:
         """Return the columns that a reader requests besides those that it reads."""

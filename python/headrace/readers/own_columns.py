@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.datasets.own_files import OwnFiles
 from headrace.datasets.spec import Format
-from headrace.datasets.trees import TreeFacts, tree_facts
+from headrace.datasets.trees import Column, TreeFacts, tree_facts
 from headrace.errors import HeadraceError
 from headrace.registry import nearest
 
@@ -69,9 +69,11 @@ def _near(pattern: str, names: Sequence[str]) -> str:
     return f"; did you mean {near}?" if near else f"; it has {len(names)}: {', '.join(names[:5])} …"
 
 
-def reads_flat(reader: Reader, format_: Format) -> bool:
-    """Return whether a reader reads only columns of one number or one list of numbers per event."""
-    return reader == "rdataframe" or (reader == "event-loop" and format_ == "rntuple")
+def reads(reader: Reader, format_: Format, column: Column) -> bool:
+    """Return whether a reader reads a column, whatever it makes of it."""
+    if reader == "rdataframe":
+        return column.in_frames
+    return column.flat or reader == "uproot" or format_ == "ttree"
 
 
 def wanted_columns(
@@ -84,12 +86,15 @@ def wanted_columns(
     facts = facts_of(own)
     where = f"{facts.file}: tree {facts.name}"
     names = [column.name for column in facts.columns]
-    flat = reads_flat(reader, facts.format)
     numbers = [
-        column for column in facts.columns if column.kind == "numbers" and (column.flat or not flat)
+        column
+        for column in facts.columns
+        if column.kind == "numbers" and reads(reader, facts.format, column)
     ]
     if not numbers:
-        raise HeadraceError(f"{where} has no column of numbers")
+        some = any(column.kind == "numbers" for column in facts.columns)
+        what = f" that reader {reader} reads" if some else ""
+        raise HeadraceError(f"{where} has no column of numbers{what}")
     if variable is None:
         first = max(numbers, key=lambda column: column.stored_bytes).name
     else:

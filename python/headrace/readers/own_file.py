@@ -9,15 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from headrace.datasets.branch_columns import BranchColumn, branches_by_path, unique_names
 from headrace.datasets.ntuple_columns import column_of_field, read_field
 from headrace.datasets.old_compression import read_old_files
-from headrace.datasets.trees import (
-    branch_kind,
-    branches_by_path,
-    chosen_tree,
-    said_compression,
-    unique_names,
-)
+from headrace.datasets.trees import chosen_tree, said_compression
 from headrace.readers.counted_source import AccessMethod
 from headrace.readers.counts import ReadCounts
 from headrace.readers.own_columns import OwnNotes, matching
@@ -35,6 +30,7 @@ class OpenOwnFile(OpenFile):
         self._besides = 0
         self._read: set[tuple[str, int]] = set()
         self._offsets: dict[tuple[int, int, int], Any] = {}
+        self._held: dict[int, tuple[int, Any]] = {}
         read_old_files()
         super().__init__(file, access, counts)
 
@@ -52,7 +48,9 @@ class OpenOwnFile(OpenFile):
             return
         branches = branches_by_path(self._tree)
         names = unique_names(list(branches))
-        self._branches: dict[str, Any] = {names[path]: branch for path, branch in branches.items()}
+        self._branches: dict[str, BranchColumn] = {
+            names[path]: branch for path, branch in branches.items()
+        }
         self.names = list(self._branches)
         self._kinds: dict[str, str] = {}
 
@@ -72,7 +70,7 @@ class OpenOwnFile(OpenFile):
             return [int(of.num_first_entry + of.num_entries) for of in self._tree.cluster_summaries]
         common: set[int] | None = None
         for column in columns:
-            ends = {int(end) for end in self._branches[column].entry_offsets}
+            ends = {int(end) for end in self._branches[column].branch.entry_offsets}
             common = ends if common is None else common & ends
         return sorted((common or set()) - {0})
 
@@ -99,10 +97,10 @@ class OpenOwnFile(OpenFile):
         return found
 
     def _branch(self, column: str, start: int, stop: int) -> Any:
-        branch = self._branches[column]
-        kind = self._kinds.setdefault(column, branch_kind(branch))
+        branch = self._branches[column].branch
+        kind = self._kinds.setdefault(column, self._branches[column].kind)
         if kind == "numbers":
-            return branch.array(entry_start=start, entry_stop=stop, library="ak", array_cache=None)
+            return self._branches[column].array(start, stop, self._held)
         for number in range(int(branch.num_baskets)):
             first, end = branch.basket_entry_start_stop(number)
             if first < stop and end > start and (column, number) not in self._read:

@@ -12,9 +12,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headrace.datasets.branch_columns import unique_names
 from headrace.datasets.number_types import numbers_of
 from headrace.datasets.spec import Codec
-from headrace.datasets.trees import choose_tree, codec_of, unique_names
+from headrace.datasets.trees import choose_tree, codec_of
 from headrace.errors import HeadraceError
 from headrace.readers.options import ReadingOptions
 from headrace.readers.own_columns import OwnNotes, matching
@@ -354,7 +355,6 @@ def _numbers(
         return columns
     first = _first(variable, list(types))
     if first not in columns:
-        raise HeadraceError(
-            f"{file}: column {first} holds no numbers that ROOT knows: {types[first]}"
-        )
+        kind = f": {types[first]}" if types[first] else ""
+        raise HeadraceError(f"{file}: column {first} holds no numbers that this reader reads{kind}")
     return [first, *(name for name in columns if name != first)]

@@ -305,7 +305,8 @@ def event_bytes(array: Any, offset_bytes: int) -> int:
         )
     if layout.purelist_depth == 2:
         try:
-            return int(ak.to_numpy(ak.flatten(array, axis=1)).nbytes) + len(array) * offset_bytes
+            values = int(ak.to_numpy(ak.flatten(array, axis=1)).nbytes)
+            return values + (0 if layout.is_regular else len(array) * offset_bytes)
         except (ValueError, TypeError):
             pass  # lists of records
     return int(ak.to_packed(array).nbytes)

@@ -40,9 +40,21 @@ def check_place(folder: Path, option: str) -> None:
         raise UsageError(why_not, hint=f"name another folder with {option}")
 
 
+def check_file_place(file: Path, option: str) -> None:
+    """Raise UsageError if a file of this name cannot be written; its folder need not exist yet."""
+    check_place(file.parent, option)
+    try:
+        # Files are written under a longer name first (whole_file.py).
+        file.with_name(f".{file.name}.part").exists()
+    except OSError as error:
+        raise UsageError(
+            f"{_short(file)}: {error.strerror}", hint=f"name another file with {option}"
+        ) from None
+
+
 def check_new_file(file: Path, option: str) -> None:
     """Raise UsageError if a new file cannot be written, RefusedError if it is there already."""
-    check_place(file.parent, option)
+    check_file_place(file, option)
     if file.exists():
         raise RefusedError(f"{file} is there already", hint=f"name another file with {option}")
 

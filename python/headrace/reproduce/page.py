@@ -18,13 +18,14 @@ from headrace.reproduce.null_models import NULL_MODELS
 from headrace.reproduce.origins import KINDS
 from headrace.reproduce.published import Number, Reproduced, error_text
 from headrace.reproduce.study import Figure
+from headrace.whole_file import is_stream, whole
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """The palette of Okabe and Ito, suitable for colour-blind readers."""
 
 
 def write_page(results: Sequence[Reproduced], path: Path) -> None:
-    """Write the page. Raises OSError."""
+    """Write the page, and make its folder. Raises OSError."""
     environment = Environment(
         loader=PackageLoader("headrace.reproduce"),
         autoescape=True,
@@ -46,7 +47,9 @@ def write_page(results: Sequence[Reproduced], path: Path) -> None:
         null_models=NULL_MODELS,
         kinds=KINDS,
     )
-    path.write_text(text)
+    if not is_stream(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    whole(path, lambda part: part.write_text(text))
 
 
 def _tables(numbers: Sequence[Number]) -> dict[str, list[Number]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headrace.reproduce.origins import Kind
+from headrace.units import format_amount, format_bytes_per_s, format_seconds
 
 Role = Literal["calibrate", "predict"]
 POINTS_SCALE = 5.0
@@ -211,6 +212,15 @@ class FittedParameter:
     value: float
     unit: str
     rows: str
+
+    @property
+    def text(self) -> str:
+        """The value as text, with a unit that suits its size."""
+        if self.unit == "ns":
+            return format_seconds(self.value / 1e9)
+        forms = {"bytes": format_amount, "bytes/s": format_bytes_per_s}
+        form = forms.get(self.unit)
+        return f"{self.value:,g} {self.unit}" if form is None else form(self.value)
 
 
 @dataclass(frozen=True)

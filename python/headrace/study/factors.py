@@ -70,7 +70,10 @@ class FactorsReader:
                     self.problems.add((*path, index), "duplicate level", given=level)
             if name in ("target", "workload"):
                 known = list(study.targets if name == "target" else study.workloads)
+                written = self.problems.document.values.get(name)
                 for index, level in enumerate(levels):
+                    if isinstance(written, dict) and isinstance(level, str) and level in written:
+                        continue  # what is wrong with it is reported already
                     self.problems.choice((*path, index), level, known, f"no such {name}")
             else:
                 self._check_levels(name, path, levels)
@@ -103,14 +106,21 @@ class FactorsReader:
             problem = "the name fits more than one field; name one of them whole"
             self.problems.add(path, problem, given=name, allowed=both)
             return
-        for index in range(len(levels)):
-            self._check_level(name, addresses, path, index)
+        made: list[list[BaseModel]] = []
+        for index, level in enumerate(levels):
+            options = self._check_level(name, addresses, path, index)
+            if options and options in made and level not in levels[:index]:
+                same = shown(levels[made.index(options)])
+                self.problems.add((*path, index), f"duplicate level: {same}", given=level)
+            made.append(options)
 
     def _check_level(
         self, name: str, addresses: list[Address], path: FieldPath, index: int
-    ) -> None:
+    ) -> list[BaseModel]:
+        """Return what each field's table is with the level; nothing where that is not known."""
         level, at = self._levels[name][index], (*path, index)
         before = len(self.problems.found)
+        made: list[BaseModel] = []
         for address in addresses:
             if self._faulty(address):
                 continue  # its own problems are reported already
@@ -123,8 +133,10 @@ class FactorsReader:
             options = self.problems.validated(path, table, model, at=at)
             if options is not None and len(self.problems.found) == before:
                 self._parts.check_own_files(path, options, at=at)
-            if len(self.problems.found) > before:
-                return
+            if options is None or len(self.problems.found) > before:
+                return []
+            made.append(options)
+        return made if len(made) == len(addresses) else []
 
     def _needs_other_levels(
         self,

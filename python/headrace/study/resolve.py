@@ -13,7 +13,7 @@ from headrace import workloads as workload_package
 from headrace.document import dotted, shown
 from headrace.errors import FileProblem, StudyError
 from headrace.site import Site
-from headrace.study.factors import FAULT, find_factor
+from headrace.study.factors import FAULT, NO_FAULT, find_factor
 from headrace.study.fields import anchor_drives, anchored_fields, with_level
 from headrace.study.model import RunOptions, Study
 from headrace.targets.server_options import SERVER_SETTINGS
@@ -45,6 +45,18 @@ def applies(study: Study, factor: str, target: str, workload: str) -> bool:
         address.part is None or address.part == wanted.get(address.section)
         for address in find_factor(study, factor)
     )
+
+
+def levels(study: Study, factor: str, target: str) -> list[Any]:
+    """Return the levels of a factor that differ for this target, at least one.
+
+    A fault of another target would be a second cell without a fault.
+    """
+    every = study.factors[factor]
+    if factor != FAULT:
+        return every
+    affecting = {each.label for each in study.faults if each.target in (None, target)}
+    return [level for level in every if level == NO_FAULT or level in affecting] or every[:1]
 
 
 def hard_to_change(study: Study, factor: str, target: str) -> bool:

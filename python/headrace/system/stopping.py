@@ -6,6 +6,7 @@ exec ends on the signal as if no handler were set.
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import threading
@@ -32,6 +33,19 @@ def interrupted() -> bool:
     The import of C extensions can lose it: it goes on, or fails by an error of its own.
     """
     return _interrupted.is_set()
+
+
+def end_at_once() -> None:
+    """Let Ctrl-C end this process without a word once Python's own end has begun.
+
+    Everything is done by then; Python would print a traceback of what it frees.
+    """
+    atexit.register(_default_interrupt)
+
+
+def _default_interrupt() -> None:
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @contextmanager

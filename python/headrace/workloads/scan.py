@@ -15,6 +15,7 @@ from headrace.datasets import Data, OwnFiles, data_bytes
 from headrace.errors import HeadraceError, Problem
 from headrace.jobs import Histogram
 from headrace.readers.options import ReadingOptions, WrongField, reader_problems
+from headrace.registry import nearest
 from headrace.site import Site
 from headrace.workloads import (
     JobInput,
@@ -61,6 +62,21 @@ class ScanOptions(ReadingOptions, WorkloadOptions):
         if self.columns is not None and self.own is None:
             raise ValueError("columns is for files of your own: data = { files = [...] }")
         return self
+
+    @override
+    def wrong_fields(self) -> list[WrongField]:
+        # Every shape has the default; the names of the others take a second.
+        if self.own is not None or self.variable in (None, DEFAULT_VARIABLE):
+            return super().wrong_fields()
+        from headrace.datasets.shapes import column_names
+
+        shape = self.generated.shape
+        known = column_names(shape)
+        if self.variable in known:
+            return []
+        near = nearest(str(self.variable), known)
+        problem = f"generated events of shape {shape} have no column {self.variable}"
+        return [(("variable",), problem + (f'; did you mean "{near}"?' if near else ""))]
 
     @override
     def _wrong_columns(self, own: OwnFiles) -> list[WrongField]:

@@ -53,7 +53,7 @@ def diagnose(
     """
     return [
         *_versions(nodes, here),
-        *_one_machine(nodes, kernel),
+        *_one_machine(nodes),
         *_clocks(nodes, wall_less_monotonic_s, kernel),
         *(finding for node in nodes for finding in _limits(node)),
         *_governors(nodes),
@@ -106,7 +106,7 @@ def _versions(nodes: Sequence[SurveyedNode], here: MachineFacts) -> list[Cluster
     return found
 
 
-def _one_machine(nodes: Sequence[SurveyedNode], kernel: str) -> list[ClusterFinding]:
+def _one_machine(nodes: Sequence[SurveyedNode]) -> list[ClusterFinding]:
     by_kernel: dict[str, list[str]] = {}
     for node in nodes:
         by_kernel.setdefault(node.hello.kernel, []).append(node.name)

@@ -1,0 +1,125 @@
+"""What a command runs in: its streams, its environment, and the exit code of each way to end."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import select
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from headrace.cli._console import complain, err
+from headrace.cli._lean_help import import_help
+from headrace.cli._streams import secure_streams, silence_output
+from headrace.errors import ExitCode, HeadraceError
+from headrace.system.ending import end_without_search
+from headrace.system.own_variables import BLAS, one_thread
+from headrace.system.stopping import exit_code as _stopped
+from headrace.system.stopping import interrupted
+
+if TYPE_CHECKING:
+    import typer
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a write says when there is no space left for it, or no more is allowed."""
+
+
+def run_command(make_app: Callable[..., typer.Typer]) -> None:
+    """Run the command that the command line names, and end with its exit code.
+
+    A user error prints one message, without a traceback.
+    """
+    # What a command imports stays: to look through it for garbage again and again takes a tenth of
+    # a report's time.
+    gc.set_threshold(50_000, 20, 100)
+    os.environ.update(one_thread(BLAS))
+    end_without_search()
+    secure_streams()
+    try:
+        _run_named(make_app)
+    except HeadraceError as error:
+        complain(error)
+        sys.exit(_stopped() if error.exit_code == ExitCode.INTERRUPTED else int(error.exit_code))
+    except OSError as error:
+        sys.exit(int(_ended_by(error)))
+    except Exception:
+        if not interrupted():
+            raise
+        err.print("headrace: stopped")
+        sys.exit(_stopped())
+    except SystemExit as end:
+        # Typer exits with 1 (a defect) when the program that reads the output (head, less) has
+        # ended.
+        if isinstance(end.__context__, BrokenPipeError) and (_reader_gone() or _by_rich(end)):
+            sys.exit(int(ExitCode.OK))
+        if end.code == ExitCode.INTERRUPTED:
+            if end.__context__ and isinstance(end.__context__.__cause__, KeyboardInterrupt):
+                err.print("headrace: stopped")
+            sys.exit(_stopped())
+        raise
+
+
+def _run_named(make_app: Callable[..., typer.Typer]) -> None:
+    """Make the application and run it: a command's start needs no other command's modules."""
+    words = sys.argv[1:]
+    if not {"-h", "--help"}.isdisjoint(words):
+        import_help()
+    listed = words in (["-h"], ["--help"])
+    make_app(words[0] if words else None, listed=listed)(standalone_mode=True)
+
+
+def _ended_by(error: OSError) -> ExitCode:
+    """Print what the user can do about an error of the system; raise it again if nothing."""
+    if error.errno == errno.ENAMETOOLONG:
+        # Of a file or folder that the user named: Headrace's own names are short.
+        name = str(error.filename or "a file")
+        shown = name if len(name) <= 60 else f"{name[:40]}...{name[-17:]}"
+        complain(HeadraceError(f"{shown}: the name is too long"))
+        return ExitCode.BAD_INPUT
+    if error.errno == errno.ENOENT and _without_folder():
+        complain(HeadraceError("the current directory has been removed; change to another one"))
+        return ExitCode.BAD_INPUT
+    if "--install-completion" in sys.argv[1:2]:
+        where = f" ({error.filename})" if error.filename else ""
+        problem = f"completion cannot be installed: {error.strerror}{where}"
+        complain(HeadraceError(problem, hint="headrace --show-completion prints it"))
+        return ExitCode.MISSING
+    if error.errno not in _FULL:
+        raise error
+    silence_output()
+    where = f" ({error.filename})" if error.filename else ""
+    complain(HeadraceError(f"output cannot be written: {error.strerror}{where}"))
+    return ExitCode.RUN_FAILED
+
+
+def _without_folder() -> bool:
+    """Return whether the current directory has been removed, or cannot be reached."""
+    try:
+        Path.cwd()
+    except OSError:
+        return True
+    return False
+
+
+def _reader_gone() -> bool:
+    """Return whether standard output or error is a pipe whose reader has closed it."""
+    poll = select.poll()
+    for descriptor in (1, 2):
+        poll.register(descriptor, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def _by_rich(end: SystemExit) -> bool:
+    """Return whether a console of typer's help has ended the program as its reader was gone.
+
+    Its descriptor leads elsewhere by then.
+    """
+    trace = end.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code is Console.on_broken_pipe.__code__

@@ -1,0 +1,126 @@
+"""The trials that a decision rests on: valid, mixed, simulated and single ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from decided import answered, results_of
+from headrace import decide
+from headrace.analysis.read import read
+from headrace.decision.offers import Offers
+from headrace.errors import RefusedError, UsageError
+from headrace.report.decision import headline
+from synthetic_records import Truth, plan_of, write_results
+
+
+def test_a_decision_refuses_to_rest_on_no_valid_trial(tmp_path: Path) -> None:
+    cells = [{"target": "a", "workload": "scan", "slots": 1}]
+    root = write_results(
+        tmp_path / "r", plan_of(cells, 2), Truth(), broken={0: "invalid", 1: "failed"}
+    )
+    with pytest.raises(RefusedError, match="no valid trial"):
+        decide([root])
+
+
+def test_invalid_trials_are_left_out_and_counted(tmp_path: Path) -> None:
+    cells = [{"target": name, "workload": "scan", "slots": 1} for name in ("a", "b")]
+    truth = Truth(effects={"target": {"a": 0.0, "b": 1.0}}, trial_sigma=0.01)
+    root = write_results(tmp_path / "r", plan_of(cells, 3), truth, broken={1: "invalid"})
+    made = answered([read(root)])
+    assert made.choice.basis.left_out == 1 and made.choice.basis.trials == 5
+
+
+def test_the_workload_of_a_mix_that_lacks_what_is_wanted_is_named(tmp_path: Path) -> None:
+    scan = results_of(tmp_path / "r", {"a": 0.0, "b": 0.5})
+    cells = [{"target": name, "workload": "seq", "slots": 4} for name in ("a", "b")]
+    moves = Truth(loads_storage=True, job_events=0)
+    seq = read(write_results(tmp_path / "s", plan_of(cells, 4), moves, series=False))
+    assert "rate is unknown for every configuration: trials of seq have no such value" in headline(
+        answered([scan, seq])
+    )
+    assert answered([scan, seq], shares={"scan": 1.0}).choice.recommended is not None
+
+
+def test_a_mix_weighs_the_workloads_by_their_events(tmp_path: Path) -> None:
+    cells = [{"target": "a", "workload": workload, "slots": 1} for workload in ("scan", "analysis")]
+    truth = Truth(effects={"workload": {"scan": 1.0, "analysis": 0.0}}, trial_sigma=0.0)
+    records = read(write_results(tmp_path / "r", plan_of(cells, 2), truth, series=False))
+    rates = {
+        row["workload"]: row["metrics"]["events_per_s"] for row in records.trials.to_dict("records")
+    }
+    made = answered([records], shares={"scan": 3, "analysis": 1})
+    value = made.choice.judged[0].candidate.points["events_per_s"]
+    assert value == pytest.approx(1 / (0.75 / rates["scan"] + 0.25 / rates["analysis"]))
+    with pytest.raises(UsageError, match="no result set has a workload 'skim'"):
+        answered([records], shares={"skim": 1})
+
+
+def test_bytes_of_a_mix_are_those_of_its_events_over_its_time(tmp_path: Path) -> None:
+    """So are those that are written, by which drives wear out."""
+    cells = [{"target": "a", "workload": workload, "slots": 1} for workload in ("scan", "analysis")]
+    truth = Truth(effects={"workload": {"scan": 1.0, "analysis": 0.0}}, trial_sigma=0.0)
+    records = read(write_results(tmp_path / "r", plan_of(cells, 2), truth, series=False))
+    rows = records.trials.to_dict("records")
+    for row in rows:
+        scan = row["workload"] == "scan"
+        row["metrics"] = {**row["metrics"], "asked_bytes_per_s": 1e6 if scan else 50e6}
+        row["device_bytes_written"] = 0.0 if scan else 1e6 * row["last_done_s"]
+    events = {row["workload"]: row["metrics"]["events_per_s"] for row in rows}
+    changed = records.trials.assign(
+        metrics=[row["metrics"] for row in rows],
+        device_bytes_written=[row["device_bytes_written"] for row in rows],
+    )
+    holds = {"drives": {"a": 1}, "nodes": {"worker": 1}, "usable": "1 TB"}
+    drive = {"a": {"price": 9, "date": 2026, "endurance": "100 TB"}}
+    offers = Offers.model_validate(
+        {"node": {"worker": {"price": 1, "date": 2026}}, "drive": drive, "target": {"a": holds}}
+    )
+    shares = {"scan": 3.0, "analysis": 1.0}
+    made = answered([replace(records, trials=changed)], offers=offers, shares=shares)
+    scan_s, analysis_s = 0.75 / events["scan"], 0.25 / events["analysis"]
+    points = made.choice.judged[0].candidate.points
+    total_s = scan_s + analysis_s
+    assert points["asked_bytes_per_s"] == pytest.approx(
+        (1e6 * scan_s + 50e6 * analysis_s) / total_s
+    )
+    assert points["wear_years"] == pytest.approx(
+        100e12 / (1e6 * analysis_s / total_s * 8766 * 3600)
+    )
+
+
+def test_a_measured_cell_counts_more_than_its_simulation_and_gives_the_model_s_error(
+    tmp_path: Path,
+) -> None:
+    measured = results_of(tmp_path / "m", {"a": 0.0, "b": 0.5})
+    simulated = results_of(
+        tmp_path / "s", {"a": 0.1, "b": 0.6}, engine="simulate", provenance="simulated", sigma=0.0
+    )
+    basis = answered([measured, simulated]).choice.basis
+    assert {each.provenance for each in basis.candidates} == {"measured"}
+    alone = replace(simulated, trials=simulated.trials.assign(provenance="simulated"))
+    simulated_only = answered([alone]).choice.basis
+    assert simulated_only.model_error_source == "assumed"
+    both = answered([measured, simulated]).choice.basis
+    assert both.notes
+
+
+def test_single_trials_alone_name_no_winner_by_a_small_difference(tmp_path: Path) -> None:
+    made = answered([results_of(tmp_path / "r", {"a": 0.0, "b": 0.05}, sigma=0.0, repeats=1)])
+    assert made.choice.recommended is None
+    assert any("no configuration was measured twice" in note for note in made.choice.basis.notes)
+
+
+def test_a_single_trial_has_the_spread_of_the_others(tmp_path: Path) -> None:
+    several = results_of(tmp_path / "m", {"a": 0.0}, sigma=0.2, repeats=6)
+    one = results_of(tmp_path / "o", {"b": 0.0}, sigma=0.2, repeats=1)
+    judged = answered([several, one]).choice.judged
+    widths = {
+        each.candidate.target: float(np.std(np.log(each.candidate.draws["events_per_s"])))
+        for each in judged
+        if each.candidate.slots == 4
+    }
+    assert widths["b"] > 0.05 and widths["b"] > widths["a"]
