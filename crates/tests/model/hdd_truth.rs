@@ -241,6 +241,17 @@ fn energy_is_the_integral_over_the_states() {
 }
 
 #[test]
+fn reading_ahead_takes_the_power_of_a_transfer() {
+    let power = r#", "power": {"idle_w": 5.0, "seek_w": 11.0, "transfer_w": 9.0}"#;
+    for bytes in [4096, 1 << 20] {
+        let found = run(&disk(power), &load(Rw::Read, bytes, 1, 30.0)).unwrap();
+        let reading = found.bytes_per_s() / 78e6;
+        assert!(reading > 0.2, "{reading}");
+        close(found.power_w_mean, 5.0 + 4.0 * reading, 0.05);
+    }
+}
+
+#[test]
 fn a_classic_curve_gives_its_published_times() {
     let text = r#"{"kind": "hdd", "name": "HP 97560", "capacity_bytes": 1374216192, "rotation_rpm": 4002, "heads": 19,
         "zone": [{"cylinders": 1962, "sectors_per_track": 72}], "link_bytes_per_s": 10e6, "head_switch_ms": 1.6,

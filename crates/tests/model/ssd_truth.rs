@@ -374,6 +374,10 @@ fn a_flush_waits_for_flash_unless_the_buffer_is_protected() {
 fn energy_follows_the_work() {
     let power = r#", "power": {"idle_w": 0.5, "read_w": 2.0, "write_w": 3.0}, "initial": {"state": "filled", "fill": 1.0}"#;
     close(run(&drive(power), &load(Rw::RandRead, 4096, 1, 5.0)).unwrap().power_w_mean, 2.0, 0.01);
+    // Both are what the whole drive draws: a drive that does both draws the larger.
+    let both = FioLike { rwmixread: 50, ..load(Rw::RandRw, 4096, 16, 5.0) };
+    let mixed_w = run(&drive(power), &both).unwrap().power_w_mean;
+    assert!(2.5 < mixed_w && mixed_w <= 3.0, "{mixed_w}");
     let DriveSpec::Ssd(spec) = drive(power) else { panic!("an SSD") };
     close(Ssd::new(&spec).unwrap().energy_j(4_000_000_000), 2.0, 1e-9);
 }

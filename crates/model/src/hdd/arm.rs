@@ -208,6 +208,7 @@ impl Hdd {
                 limit,
                 segment: into,
                 zone: place.zone,
+                metered: place.along_end,
             }),
         };
         self.segments.sent(into, place.along_end);

@@ -177,8 +177,10 @@ impl Hdd {
 
     /// Record in its segment how far the head has read ahead.
     pub(super) fn note_stream(&mut self, now: Nanos) {
-        if let Some(stream) = self.arm.stream {
+        if let Some(stream) = &mut self.arm.stream {
             let position = stream.position(now);
+            self.meter.read_ahead(position.saturating_sub(stream.metered));
+            stream.metered = stream.metered.max(position);
             self.segments.reach(stream.segment, position, stream.zone, &self.geometry);
         }
     }
@@ -231,7 +233,14 @@ impl Hdd {
             cylinder: place.cylinder,
             // A started seek always ends; the arm is free only after it.
             free_at: sought,
-            stream: Some(Stream { since: media, along: held, limit, segment, zone: hit.zone }),
+            stream: Some(Stream {
+                since: media,
+                along: held,
+                limit,
+                segment,
+                zone: hit.zone,
+                metered: held,
+            }),
         };
     }
 

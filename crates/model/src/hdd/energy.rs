@@ -42,6 +42,11 @@ impl Meter {
         self.last = Access { begin, sought, media, end };
     }
 
+    /// Record that the head has read ahead for so long.
+    pub fn read_ahead(&mut self, transfer: Nanos) {
+        self.transfer_ns += transfer;
+    }
+
     /// Record a standby period followed by a spin-up.
     pub fn standby(&mut self, standing: Nanos, spinning_up: Nanos) {
         self.standby_ns += standing;
@@ -49,12 +54,12 @@ impl Meter {
     }
 
     /// Return the joules from 0 to `now`. The spindle has been stopped since `standing_since`, if
-    /// given.
-    pub fn joules(&self, now: Nanos, standing_since: Option<Nanos>) -> f64 {
+    /// given; the head has read ahead for `ahead_ns` that are not recorded yet.
+    pub fn joules(&self, now: Nanos, ahead_ns: Nanos, standing_since: Option<Nanos>) -> f64 {
         let last = &self.last;
         let future = |from: Nanos, to: Nanos| to.saturating_sub(from.max(now));
         let seek = self.seek_ns - future(last.begin, last.sought);
-        let transfer = self.transfer_ns - future(last.media, last.end);
+        let transfer = self.transfer_ns + ahead_ns - future(last.media, last.end);
         let standby = self.standby_ns + standing_since.map_or(0, |since| now.saturating_sub(since));
         let p = &self.power;
         let seconds = |ns: u64| ns as f64 * 1e-9;

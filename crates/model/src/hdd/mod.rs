@@ -98,6 +98,8 @@ struct Stream {
     limit: Nanos,
     segment: usize,
     zone: u32,
+    /// Up to here the meter has the transfer.
+    metered: Nanos,
 }
 
 impl Stream {
@@ -322,7 +324,9 @@ impl Medium for Hdd {
     fn energy_j(&self, now: Nanos) -> f64 {
         let still = self.done.in_flight() == 0 && self.cache.is_empty();
         let after_ns = self.standby_after_ns.filter(|_| still);
-        self.meter.joules(now, after_ns.map(|ns| self.idle_since().saturating_add(ns)))
+        let ahead =
+            self.arm.stream.map_or(0, |stream| stream.position(now).saturating_sub(stream.metered));
+        self.meter.joules(now, ahead, after_ns.map(|ns| self.idle_since().saturating_add(ns)))
     }
 
     /// Return the data in the write cache or being destaged.

@@ -89,6 +89,38 @@ impl Busy {
     }
 }
 
+/// Time in which the drive reads, writes, or does either.
+#[derive(Default)]
+struct Activity {
+    reading: Busy,
+    writing: Busy,
+    either: Busy,
+}
+
+impl Activity {
+    #[inline]
+    fn read(&mut self, from: Nanos, to: Nanos) {
+        self.reading.note(from, to);
+        self.either.note(from, to);
+    }
+
+    #[inline]
+    fn write(&mut self, from: Nanos, to: Nanos) {
+        self.writing.note(from, to);
+        self.either.note(from, to);
+    }
+
+    /// Return joules. `read_w` and `write_w` are totals of the active drive, so it draws the larger
+    /// one, not their sum, while it does both.
+    fn joules(&self, power: &SsdPowerSpec, now: Nanos) -> f64 {
+        let (reading, writing) = (self.reading.seconds(now), self.writing.seconds(now));
+        let both = (reading + writing - self.either.seconds(now)).clamp(0.0, reading.min(writing));
+        let (read_w, write_w) = (power.read_w - power.idle_w, power.write_w - power.idle_w);
+        power.idle_w * now as f64 * 1e-9 + read_w * reading + write_w * writing
+            - read_w.min(write_w) * both
+    }
+}
+
 /// A solid-state drive.
 pub struct Ssd {
     capacity_sectors: u64,
@@ -142,8 +174,7 @@ pub struct Ssd {
     /// When the drive is done with everything that it has accepted.
     busy_until: Nanos,
     done: Completions,
-    reading: Busy,
-    writing: Busy,
+    activity: Activity,
 }
 
 impl Ssd {
@@ -201,8 +232,7 @@ impl Ssd {
             slc: SlcCache::of(spec, dies.count() as f64 * page_units as f64),
             dies,
             done: Completions::new(),
-            reading: Busy::default(),
-            writing: Busy::default(),
+            activity: Activity::default(),
         };
         ssd.continue_cleaning();
         Ok(ssd)
@@ -360,7 +390,7 @@ impl Ssd {
                     let die_time = pages * (self.read_ns + self.program_ns as f64)
                         + die_blocks.ceil() * self.erase_ns;
                     self.dies.occupy_all(now, die_time, self.read_ns as Nanos + self.program_ns);
-                    self.writing.note(now, now + (die_time / self.dies.count() as f64) as Nanos);
+                    self.activity.write(now, now + (die_time / self.dies.count() as f64) as Nanos);
                 }
                 self.place(unit)
             }
@@ -430,7 +460,7 @@ impl Ssd {
         self.last_stable = self.last_stable.max(stable);
         let done = self.dies.done(die);
         self.busy_until = self.busy_until.max(done);
-        self.writing.note(ready, done);
+        self.activity.write(ready, done);
     }
 
     /// Transfer units over the channel of a die and return when the transfer ends.
@@ -474,10 +504,7 @@ impl Medium for Ssd {
     }
 
     fn energy_j(&self, now: Nanos) -> f64 {
-        let p = &self.power;
-        p.idle_w * now as f64 * 1e-9
-            + (p.read_w - p.idle_w) * self.reading.seconds(now)
-            + (p.write_w - p.idle_w) * self.writing.seconds(now)
+        self.activity.joules(&self.power, now)
     }
 
     /// Return the units in the write buffer; none if capacitors protect it.
@@ -549,7 +576,7 @@ impl Device for Ssd {
         let end = request.sector.saturating_add(u64::from(request.sectors));
         if let Some(slc) = &mut self.slc {
             if let Some(done) = slc.fold(&mut self.dies, self.busy_until, now) {
-                self.writing.note(self.busy_until, done.min(now));
+                self.activity.write(self.busy_until, done.min(now));
                 self.busy_until = done;
             }
         }
@@ -561,12 +588,12 @@ impl Device for Ssd {
         let time = match request.op {
             Op::Read => {
                 let time = self.read(ready, &request);
-                self.reading.note(now, time);
+                self.activity.read(now, time);
                 time
             }
             Op::Write | Op::WriteZeroes => {
                 let time = self.write(ready, &request);
-                self.writing.note(now, time);
+                self.activity.write(now, time);
                 time
             }
             Op::Flush if self.protected => ready,
