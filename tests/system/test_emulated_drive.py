@@ -10,6 +10,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from headrace.system.emulator.idle_cpus import LOOK_OUT_NS
 from headrace.system.journal import Journal
 from headrace.system.mounts import mount
 from headrace.system.owned import work_directory
+from headrace.system.signatures import holders
+from headrace.system.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("needs_root")
 
@@ -35,6 +38,10 @@ Attach = Callable[..., EmulatedDevice]
 def storage_of(drive: str, raid: dict[str, int] | None = None) -> dict[str, Any]:
     made: dict[str, Any] = {"drives": [entry("drives", drive).table]}
     return made if raid is None else {**made, "raid": raid}
+
+
+def is_free(device: EmulatedDevice) -> bool:
+    return not device.alive or not holders(device.device)
 
 
 @pytest.fixture
@@ -53,6 +60,8 @@ def attach(journal: Journal, tmp_path: Path) -> Iterator[Attach]:
     yield attach
     for device in made:
         label = loops.label_of(device.name)
+        # A mount is also in mount namespaces that other tests made while it was there.
+        assert wait_until(partial(is_free, device), 60, 0.1)
         device.detach()
         assert not device.alive
         assert label is None or loops.labelled(label) == []

@@ -44,6 +44,7 @@ from headrace.system.accounting import (
     descendants,
     io_counts,
     own_pressure,
+    own_run_delay_ns,
     peak_rss_bytes,
     possible,
     reset_peak_rss,
@@ -53,6 +54,9 @@ from headrace.system.accounting import (
 from headrace.system.children import Polled, polled_times
 from headrace.system.taskstats import TaskDelays, listening_socket
 from headrace.system.thread_states import SampledStates, StateSampling
+
+_LOOKS = 5
+"""Times that counts are read at most, until this thread had not to wait for a CPU meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +199,8 @@ class _Reading:
     """This process and its living descendants, from taskstats."""
     living_threads: dict[int, int]
     """Number of threads of each of these processes."""
+    waited_ns: int
+    """This thread's time on run queues, read beside the counts of this process."""
     polled: Polled
     pressure_ns: tuple[int, int]
     io: IoCounts
@@ -233,7 +239,7 @@ class LedgerMeter:
         self._taskstats = listening_socket()
         self._pressure = None if self._delays_counted else own_pressure()
         self._start: _Reading | None = None
-        self._start_wall_ns = self._start_cpu_ns = 0
+        self._clocks = (0, 0, 0)
 
     @property
     def source(self) -> str:
@@ -249,14 +255,13 @@ class LedgerMeter:
             self._taskstats.ended()
         self._start = self._read()
         self._sampling = sampling_of(os.getpid()) if self._sampled else None
-        self._start_cpu_ns = time.process_time_ns()
-        self._start_wall_ns = time.monotonic_ns()
+        self._clocks = _clocks()
 
     def end(self, read_wait_s: float = 0.0, *, asynchronous: bool = False) -> LedgerRow:
         """End the measurement just after the job; the arguments are fields of its `JobOutput`.
         Raises RuntimeError without a `begin`."""
-        wall_ns = time.monotonic_ns() - self._start_wall_ns
-        own_cpu_ns = time.process_time_ns() - self._start_cpu_ns
+        begun, ended_ns = self._clocks, _clocks()
+        wall_ns, own_cpu_ns, _ = (b - a for a, b in zip(begun, ended_ns, strict=True))
         states = self._sampling.end() if self._sampling is not None else None
         self._sampling = None
         start, now = self._start, self._read()
@@ -267,15 +272,20 @@ class LedgerMeter:
         family = ended_descendants(os.getpid(), start.processes.keys(), now.processes.keys(), ended)
 
         spent, believed = self._spent(start, now, family, ended, wall_ns)
+        # Where other programs keep the CPUs busy, opening and closing a ledger waits for long.
+        beside_ns = begun[2] - start.waited_ns + now.waited_ns - ended_ns[2]
         if states is not None:
             own_cpu_ns = max(0, own_cpu_ns - states.cost_ns)
-            spent = self._without_sampling(spent, states)
+            # taskstats counts waits of the thread that samples with this process; no other source
+            # counts threads that have ended.
+            beside_ns += states.waited_ns if self._taskstats is not None else 0
+        wait_cpu_ns = max(0, spent.wait_cpu_ns - beside_ns)
         children_cpu_s = _cpu_s(now.children) - _cpu_s(start.children)
         # The larger one: rusage lacks children that no process waited for, taskstats messages can
         # be lost.
         on_cpu_s = own_cpu_ns / 1e9 + max(children_cpu_s, spent.run_ns / 1e9)
         waits = block_waits(
-            Times(round(on_cpu_s * 1e9), spent.wait_cpu_ns, spent.wait_block_ns),
+            Times(round(on_cpu_s * 1e9), wait_cpu_ns, spent.wait_block_ns),
             states,
             wall_ns,
             source=self.source,
@@ -285,7 +295,7 @@ class LedgerMeter:
         shares = share_out(
             wall_ns / 1e9,
             on_cpu_s / self._threads,
-            spent.wait_cpu_ns / 1e9 / self._threads,
+            wait_cpu_ns / 1e9 / self._threads,
             waits.block_s / self._threads,
             read_wait_s,
             network=self._network,
@@ -321,29 +331,32 @@ class LedgerMeter:
         me = os.getpid()
         below = descendants(me)
         processes: dict[int, TaskDelays] = {}
+        threads: dict[int, Times] = {}
+        waited_ns = 0
+        for _ in range(_LOOKS):
+            waited_ns = own_run_delay_ns()
+            if self._taskstats is not None:
+                processes[me] = self._taskstats.of_process(me)
+            else:
+                threads = thread_times(me)
+            if own_run_delay_ns() == waited_ns:
+                break
         if self._taskstats is not None:
-            for pid in (me, *below):
+            for pid in below:
                 # A process that ended since the listing is reported by its exit message.
                 with contextlib.suppress(ProcessLookupError):
                     processes[pid] = self._taskstats.of_process(pid)
         return _Reading(
-            threads=thread_times(me) if self._taskstats is None else {},
+            threads=threads,
             processes=processes,
             living_threads={pid: thread_count(pid) for pid in processes},
+            waited_ns=waited_ns,
             polled=polled_times(),
             pressure_ns=self._pressure.read_ns() if self._pressure is not None else (0, 0),
             io=sum((io_counts(pid) for pid in below), io_counts(me)),
             own=resource.getrusage(resource.RUSAGE_SELF),
             children=resource.getrusage(resource.RUSAGE_CHILDREN),
         )
-
-    def _without_sampling(self, spent: Times, states: SampledStates) -> Times:
-        """Return what was spent without the waits of the thread that samples, which taskstats
-        counts with this process; no other source counts threads that have ended."""
-        if self._taskstats is None:
-            return spent
-        wait_cpu_ns = max(0, spent.wait_cpu_ns - states.waited_ns)
-        return Times(spent.run_ns, wait_cpu_ns, spent.wait_block_ns)
 
     def _spent(
         self,
@@ -387,6 +400,18 @@ class LedgerMeter:
             )
             spent = Times(spent.run_ns, max(spent.wait_cpu_ns, cpu_ns), io_ns)
         return spent, believed
+
+
+def _clocks() -> tuple[int, int, int]:
+    """Return the time, this process's CPU time, and this thread's time on run queues, ns, all of
+    one moment."""
+    found = (0, 0, 0)
+    for _ in range(_LOOKS):
+        waited_ns = own_run_delay_ns()
+        found = (time.monotonic_ns(), time.process_time_ns(), waited_ns)
+        if own_run_delay_ns() == waited_ns:
+            break
+    return found
 
 
 def of_processes(

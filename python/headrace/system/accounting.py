@@ -215,6 +215,15 @@ def thread_times(pid: int) -> dict[int, Times]:
     return found
 
 
+def own_run_delay_ns() -> int:
+    """Return how long the calling thread could run and had no CPU; 0 if that is not known."""
+    try:
+        with CounterFile("/proc/thread-self/schedstat") as file:
+            return int(file.read().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def thread_count(pid: int) -> int:
     """Return the number of living threads of a process; 0 when it no longer exists."""
     try:
