@@ -258,10 +258,12 @@ class TestSampledStates:
     def test_only_waits_of_the_job_are_in_its_ledger(
         self, taken_s: float, left_s: float, cpu_s: float
     ) -> None:
-        """Another program takes the CPU again and again, with a priority above all others. Of a long
-        job, 20 % of its CPU time was missing: waits of the thread that samples, in the job's
-        process, were its own. Of a short one as much: so were those of opening and closing the
-        ledger."""
+        """Another program takes the CPU again and again, with a priority above all others.
+
+        Of a long job 20 % of its CPU time was missing: waits of the thread that samples, in the
+        job's process, were its own. Of a short one as much: so were those of opening and closing
+        the ledger. The sum was more than the wall time, to which it is cut.
+        """
         taker = f"import time\nwhile True:\n until = time.monotonic() + {taken_s}\n"
         taker += f" while time.monotonic() < until: pass\n time.sleep({left_s})"
         words = ["chrt", "--fifo", "50", "taskset", "-c", "1", sys.executable, "-c", taker]
@@ -271,7 +273,8 @@ class TestSampledStates:
             finally:
                 other.kill()
         assert {row["ledger_source"] for row in rows} == {"samples"}
-        assert min(row["on_cpu_s"] for row in rows) > 0.94 * cpu_s
+        assert max(share(row, "residue_s") for row in rows) < 0.02
+        assert min(row["on_cpu_s"] for row in rows) > 0.85 * cpu_s  # the rest is that of sampling
 
     def test_a_job_that_computes_waits_for_no_storage(self) -> None:
         row = run("spin", "0.5", TEST_SAMPLED="1")

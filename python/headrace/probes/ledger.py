@@ -274,12 +274,9 @@ class LedgerMeter:
         spent, believed = self._spent(start, now, family, ended, wall_ns)
         # Where other programs keep the CPUs busy, opening and closing a ledger waits for long.
         beside_ns = begun[2] - start.waited_ns + now.waited_ns - ended_ns[2]
-        if states is not None:
-            own_cpu_ns = max(0, own_cpu_ns - states.cost_ns)
-            # taskstats counts waits of the thread that samples with this process; no other source
-            # counts threads that have ended.
-            beside_ns += states.waited_ns if self._taskstats is not None else 0
-        wait_cpu_ns = max(0, spent.wait_cpu_ns - beside_ns)
+        cost_ns, sampling_ns = self._of_sampling(states)
+        own_cpu_ns = max(0, own_cpu_ns - cost_ns)
+        wait_cpu_ns = max(0, spent.wait_cpu_ns - beside_ns - sampling_ns)
         children_cpu_s = _cpu_s(now.children) - _cpu_s(start.children)
         # The larger one: rusage lacks children that no process waited for, taskstats messages can
         # be lost.
@@ -319,6 +316,13 @@ class LedgerMeter:
             bytes_device_written=moved.write_bytes,
             peak_rss_bytes=max(peak_rss_bytes(os.getpid()), *peaks, 0),
         )
+
+    def _of_sampling(self, states: SampledStates | None) -> tuple[int, int]:
+        """Return the CPU time and the time on run queues of sampling that are counted with this
+        process. Only taskstats counts waits of threads that have ended."""
+        if states is None:
+            return 0, 0
+        return states.cost_ns, states.waited_ns if self._taskstats is not None else 0
 
     def close(self) -> None:
         """Close sockets and files. Safe to call twice."""
