@@ -199,17 +199,30 @@ def test_an_ssd_is_learnt_and_predicted() -> None:
 
 
 def slowed(
-    device: LearntDevice, late: Callable[[int, int], bool], monkeypatch: pytest.MonkeyPatch
+    device: LearntDevice,
+    late: Callable[[int, int], bool],
+    monkeypatch: pytest.MonkeyPatch,
+    times: float = 1.8,
 ) -> None:
     """Slow some of the loads that the script runs, by their number and depth."""
     reads, numbers = device.reads, itertools.count()
 
     def read(*arguments: Any, **options: Any) -> RequestTimes:
         timings = reads(*arguments, **options)
-        longer = 1.8 if late(next(numbers), options["depth"]) else 1.0
+        longer = times if late(next(numbers), options.get("depth", 1)) else 1.0
         return RequestTimes(timings.start_s * longer, timings.end_s * longer)
 
     monkeypatch.setattr(device, "reads", read)
+
+
+def test_a_buffer_is_found_when_its_reads_were_delayed_at_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A larger read was no slower than a smaller one, and a disk with a buffer had none."""
+    device = modelled_device(entry("drives", "seagate-st3750640ns").table)
+    slowed(device, lambda number, _: number < 2, monkeypatch, times=10)
+    found = learn_hits(device, 60 / 7200, repeats=8)
+    assert found is not None and found.bytes_per_s == pytest.approx(300e6, rel=0.1)
 
 
 FOUR_DIES = FlashLayout(dies=4, channels=2, page_units=1)
