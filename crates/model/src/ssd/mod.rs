@@ -5,6 +5,7 @@
 //! clocks of accepted work: they bound the throughput, but data do not wait on them for the flash
 //! operations of other requests.
 
+mod activity;
 pub mod amplification;
 pub mod dies;
 pub mod log_blocks;
@@ -20,6 +21,7 @@ use crate::request::{
     Status, StoredOrder, SECTOR_BYTES,
 };
 use crate::spec::SpecError;
+use activity::Activity;
 use dies::{CleaningShare, Dies};
 use log_blocks::LogBlocks;
 use page_map::{Cleaned, PageMap};
@@ -66,59 +68,6 @@ struct Buffered {
     /// When the unit is in flash and its slot is free again; never until it is programmed.
     stable: Moment,
     unit: u64,
-}
-
-/// Total busy time; overlapping intervals count once.
-#[derive(Default)]
-struct Busy {
-    total: Nanos,
-    until: Nanos,
-}
-
-impl Busy {
-    #[inline]
-    fn note(&mut self, from: Nanos, to: Nanos) {
-        if to > self.until {
-            self.total += to - from.max(self.until);
-            self.until = to;
-        }
-    }
-
-    fn seconds(&self, now: Nanos) -> f64 {
-        self.total.saturating_sub(self.until.saturating_sub(now)) as f64 * 1e-9
-    }
-}
-
-/// Time in which the drive reads, writes, or does either.
-#[derive(Default)]
-struct Activity {
-    reading: Busy,
-    writing: Busy,
-    either: Busy,
-}
-
-impl Activity {
-    #[inline]
-    fn read(&mut self, from: Nanos, to: Nanos) {
-        self.reading.note(from, to);
-        self.either.note(from, to);
-    }
-
-    #[inline]
-    fn write(&mut self, from: Nanos, to: Nanos) {
-        self.writing.note(from, to);
-        self.either.note(from, to);
-    }
-
-    /// Return joules. `read_w` and `write_w` are totals of the active drive, so it draws the larger
-    /// one, not their sum, while it does both.
-    fn joules(&self, power: &SsdPowerSpec, now: Nanos) -> f64 {
-        let (reading, writing) = (self.reading.seconds(now), self.writing.seconds(now));
-        let both = (reading + writing - self.either.seconds(now)).clamp(0.0, reading.min(writing));
-        let (read_w, write_w) = (power.read_w - power.idle_w, power.write_w - power.idle_w);
-        power.idle_w * now as f64 * 1e-9 + read_w * reading + write_w * writing
-            - read_w.min(write_w) * both
-    }
 }
 
 /// A solid-state drive.
