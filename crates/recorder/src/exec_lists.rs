@@ -18,8 +18,6 @@ extern "C" {
     static environ: Words;
 }
 
-#[derive(Clone, Copy, PartialEq)]
-#[repr(usize)]
 enum Kind {
     /// A path, the arguments, NULL.
     Plain,

@@ -213,13 +213,7 @@ unsafe fn named(begun: Begun, op: Op, at: c_int, path: *const c_char, failed: bo
 
 /// Return a new number for a path below an open directory.
 pub fn number_of(at: c_int, path: &[u8]) -> u32 {
-    if at == libc::AT_FDCWD || path.starts_with(b"/") {
-        return names::path(path);
-    }
-    names::with_link(&names::descriptor_link(at), |folder| match folder {
-        Some(folder) => names::path_in(folder, path),
-        None => names::path(path),
-    })
+    names::with_path(at, path, names::path)
 }
 
 macro_rules! on_paths {

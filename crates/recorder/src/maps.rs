@@ -134,8 +134,8 @@ fn is_single_threaded() -> bool {
     }
 }
 
-/// Record the touched pages of a map as contiguous ranges.
-fn write_down(map: &Map) {
+/// Record the touched pages of a map from one of its pages on, as contiguous ranges.
+fn write_down(map: &Map, begin_page: u64) {
     let (at, length) = (map.at.load(Ordering::Acquire), map.length.load(Ordering::Relaxed));
     let (first, file) = (map.offset.load(Ordering::Relaxed), map.file.load(Ordering::Relaxed));
     let flags = u16::from(map.written.load(Ordering::Relaxed));
@@ -150,7 +150,7 @@ fn write_down(map: &Map) {
         );
     };
     let tables = Tables::of(at);
-    let (mut run, mut page) = (None, 0);
+    let (mut run, mut page) = (None, begin_page);
     while page < pages {
         let (found, known) =
             tables.present(at + (page * PAGE_BYTES) as usize, (pages - page).min(1 << 20) as usize);
@@ -183,7 +183,7 @@ fn forget(map: &Map) {
 /// Record the maps that still exist at the end of the process.
 pub fn write_down_all() {
     for map in MAPS.iter().filter(|map| map.at.load(Ordering::Acquire) != 0) {
-        write_down(map);
+        write_down(map, 0);
         forget(map);
     }
 }
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn munmap(at: *mut c_void, length: size_t) -> c_int {
     let real = real!("munmap" as unsafe extern "C" fn(*mut c_void, size_t) -> c_int);
     if !at.is_null() && process::active() {
         if let Some(map) = MAPS.iter().find(|map| map.at.load(Ordering::Acquire) == at as usize) {
-            write_down(map);
+            write_down(map, 0);
             forget(map);
         }
     }
@@ -256,10 +256,15 @@ pub unsafe extern "C" fn mremap(
     type Kind =
         unsafe extern "C" fn(*mut c_void, size_t, size_t, c_int, *mut c_void) -> *mut c_void;
     let real = real!("mremap" as Kind);
-    let is_it = |map: &&Map| map.at.load(Ordering::Acquire) == at as usize;
+    let pages = |bytes: u64| bytes.div_ceil(PAGE_BYTES);
+    // Of a part, or of a copy (a length of 0), nothing is known.
+    let is_it = |map: &&Map| {
+        map.at.load(Ordering::Acquire) == at as usize
+            && pages(map.length.load(Ordering::Relaxed)) == pages(length as u64)
+    };
     let known = if process::active() { MAPS.iter().find(is_it) } else { None };
-    if let Some(map) = known.filter(|map| map.length.load(Ordering::Relaxed) > wanted as u64) {
-        write_down(map); // the pages beyond the new end are lost
+    if let Some(map) = known.filter(|_| wanted < length) {
+        write_down(map, pages(wanted as u64)); // these pages are lost
     }
     let moved = real(at, length, wanted, flags, to);
     if let Some(map) = known.filter(|_| moved != libc::MAP_FAILED) {

@@ -22,20 +22,26 @@ pub fn path(path: &[u8]) -> u32 {
     number
 }
 
-/// Like `path`, for a path relative to an open directory.
-pub fn path_in(folder: &[u8], path: &[u8]) -> u32 {
-    let (number, directory) = (arena::new_file(), Digits::of(identity::directory().into()));
-    let mut joined = [0u8; SHORT];
-    let length = folder.len() + 1 + path.len();
-    if length > SHORT {
-        write(b'P', number, &[directory.text(), path]);
-        return number;
+/// Call `then` with a path below the directory of a descriptor; of a long one with `below` alone.
+pub fn with_path<T>(at: i32, below: &[u8], then: impl FnOnce(&[u8]) -> T) -> T {
+    if at == libc::AT_FDCWD || below.starts_with(b"/") {
+        return then(below);
     }
-    joined[..folder.len()].copy_from_slice(folder);
-    joined[folder.len()] = b'/';
-    joined[folder.len() + 1..length].copy_from_slice(path);
-    write(b'P', number, &[directory.text(), &joined[..length]]);
-    number
+    with_link(&descriptor_link(at), |folder| {
+        let folder = folder.unwrap_or(b"");
+        if below.is_empty() {
+            return then(folder);
+        }
+        let mut joined = [0u8; SHORT];
+        let length = folder.len() + 1 + below.len();
+        if folder.is_empty() || length > SHORT {
+            return then(below);
+        }
+        joined[..folder.len()].copy_from_slice(folder);
+        joined[folder.len()] = b'/';
+        joined[folder.len() + 1..length].copy_from_slice(below);
+        then(&joined[..length])
+    })
 }
 
 /// Call `then` with the target of a link in /proc, or with `None` if it cannot be read.

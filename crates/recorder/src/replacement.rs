@@ -27,23 +27,7 @@ pub unsafe fn becomes_at(at: c_int, path: *const c_char) -> bool {
     if path.is_null() || !process::active() || !kernel::is_readable(path) {
         return false;
     }
-    let text = CStr::from_ptr(path).to_bytes();
-    if at == libc::AT_FDCWD || text.starts_with(b"/") {
-        becomes_named(text);
-    } else {
-        names::with_link(&names::descriptor_link(at), |folder| {
-            let folder = folder.unwrap_or(b"");
-            let mut joined = [0u8; libc::PATH_MAX as usize];
-            let length = folder.len() + 1 + text.len();
-            if text.is_empty() || length > joined.len() {
-                return becomes_named(folder);
-            }
-            joined[..folder.len()].copy_from_slice(folder);
-            joined[folder.len()] = b'/';
-            joined[folder.len() + 1..length].copy_from_slice(text);
-            becomes_named(&joined[..length]);
-        });
-    }
+    names::with_path(at, CStr::from_ptr(path).to_bytes(), becomes_named);
     true
 }
 

@@ -6,6 +6,7 @@ A trace is a capture's folder, one file, or blktrace's files of all CPUs.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,7 +79,7 @@ def _check_unpacked(file: Path) -> None:
         return  # said by what reads it
     for magic, program in _PACKED.items():
         if head.startswith(magic):
-            allowed = f"the unpacked file: {program} -dk {file.name}"
+            allowed = f"the unpacked file: {program} -dk {shlex.quote(file.name)}"
             raise _fault(file, "file", f"is compressed ({program})", allowed)
 
 
