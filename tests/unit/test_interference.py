@@ -196,10 +196,10 @@ print("ready", flush=True)
 input()
 begun = time.process_time()
 meter.begin()
-inside = time.process_time()
-while time.process_time() < inside + 0.6:
+inside = time.thread_time()  # samples are taken by another thread, and are not the job's
+while time.thread_time() < inside + 0.6:
     pass
-inside = time.process_time() - inside
+inside = time.thread_time() - inside
 ledger = asdict(meter.end())
 told = {"ledger": ledger, "least_s": inside, "most_s": time.process_time() - begun}
 print(__import__("json").dumps(told), flush=True)
