@@ -273,7 +273,8 @@ class TestSampledStates:
                 rows = [run("spin", str(cpu_s), cpu=1, TEST_SAMPLED="1") for _ in range(5)]
             finally:
                 other.kill()
-        assert {row["ledger_source"] for row in rows} == {"samples"}
+        # Without a sample that saw the job asleep, waits for I/O have another source.
+        assert "samples" in {row["ledger_source"] for row in rows}
         # In some, the thread that samples has to wait after it has told its waits.
         assert statistics.median(share(row, "residue_s") for row in rows) < 0.02
         # The rest of its CPU time is that of sampling.
