@@ -175,6 +175,22 @@ mapped.close()
     assert (job.steps.op == Op.MAP).any()
 
 
+@pytest.mark.parametrize(("calls", "direct"), [(9, True), (1, False)])
+def test_a_file_is_direct_by_most_of_its_reads_and_writes(
+    data: Path, tmp_path: Path, calls: int, direct: bool
+) -> None:
+    """It may have been open for a look before it was opened with O_DIRECT."""
+    code = """
+import mmap, os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+os.read(fd, 100); os.read(fd, 100); os.close(fd)
+fd, page = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, 4096)
+for number in range(int(sys.argv[2])): os.preadv(fd, [page], number * 4096)
+"""
+    job, _ = recorded(python(code, data, calls), tmp_path)
+    assert {each.path: each.direct for each in job.files}[str(data)] == direct
+
+
 def test_syncs_of_files_and_directories_with_their_times(tmp_path: Path) -> None:
     code = """
 import os, sys

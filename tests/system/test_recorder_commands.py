@@ -90,6 +90,22 @@ def test_inherited_descriptors_stay_open(workspace: Workspace) -> None:
     assert (ended.stdout, ended.returncode) == ("from descriptor 7\n", 0), ended.stderr
 
 
+@pytest.mark.parametrize("command", ["record --out job.toml", "why"])
+def test_closed_descriptors_stay_closed(workspace: Workspace, command: str) -> None:
+    """A program whose output is closed fails, as without Headrace."""
+    program = "ls -l /proc/$$/fd > fds; echo lost || exit 7"
+    ended = subprocess.run(
+        ["sh", "-c", f'exec {HEADRACE} {command} -- sh -c "$1" <&- >&-', "sh", program],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        cwd=workspace.place,
+        timeout=60,
+    )
+    assert ended.returncode == 7, ended.stderr
+    assert " 0 -> /dev/null" not in (workspace.place / "fds").read_text()
+
+
 def test_ignored_signals_stay_ignored_and_others_act_as_without(workspace: Workspace) -> None:
     shown = ["--", "grep", "^SigIgn", "/proc/self/status"]
     plain = subprocess.run(shown[1:], capture_output=True, text=True, check=True).stdout

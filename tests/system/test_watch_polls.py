@@ -3,6 +3,7 @@ connections, however it waits for it, or a timer, locks, a pipe."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.system.wait_channels import channel_of
 from headrace.system.waiting import wait_until
 from headrace.watching import JobSample, Watcher
 from headrace.watching.finders.pid import PidFinder
@@ -161,23 +163,30 @@ def test_a_server_that_waits_for_its_clients_lacks_nothing(
     assert max(ledger.idle_s, key=lambda each: ledger.idle_s[each]) == "clients", ledger
 
 
-def test_the_rest_of_a_job_has_a_name() -> None:
-    """A timer, locks, and a pipe, which yields: what fills it may be of the job."""
+def test_the_rest_of_a_job_has_a_name(tmp_path: Path) -> None:
+    """A timer, locks, the lock of a file, and a pipe, which yields: what fills it may be of the
+    job."""
     locks = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()"
+    lock = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX)"
     programs = [
         [sys.executable, "-c", f"{locks}\nthreading.Event().wait()"],
         ["sleep", "600"],
         ["sh", "-c", "sleep 600 | cat; true"],
         ["sh", "-c", "read line; true"],
+        [sys.executable, "-c", lock, str(tmp_path / "lock")],
     ]
+    held = (tmp_path / "lock").open("w")
+    fcntl.lockf(held, fcntl.LOCK_EX)
     running = [subprocess.Popen(each, stdin=subprocess.PIPE, process_group=0) for each in programs]
     threads, pipeline = Path(f"/proc/{running[0].pid}/task"), children(running[2].pid)
     assert wait_until(lambda: len([*threads.iterdir()]) == 2, 60, 0.05)
     assert wait_until(lambda: len(pipeline.read_text().split()) == 2, 60, 0.05)
+    sleeps_in = Path(f"/proc/{running[-1].pid}/wchan")
+    assert wait_until(lambda: channel_of(sleeps_in.read_bytes()).kind == "file-lock", 60, 0.05)
     try:
         jobs = watched([each.pid for each in running])
         named = [job.total.ledger.longest_wait for job in jobs]
-        assert named == ["locks", "timer", "timer", "a pipe"]
+        assert named == ["locks", "timer", "timer", "a pipe", "a file lock"]
         for job in jobs:
             ledger = job.total.ledger
             assert sum(ledger.idle_s.values()) == pytest.approx(ledger.other_s, abs=0.2)
@@ -186,3 +195,4 @@ def test_the_rest_of_a_job_has_a_name() -> None:
             # With the rest of its pipe, which ends by itself as soon as one of them is gone.
             os.killpg(each.pid, signal.SIGKILL)
             each.wait()
+        held.close()

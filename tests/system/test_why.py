@@ -55,6 +55,16 @@ def test_a_loop_is_limited_by_the_cpu_and_no_storage_would_help(workspace: Works
     assert (workspace.place / "kept" / "profile.toml").exists()
 
 
+def test_a_verdict_that_is_not_kept_loads_nothing_for_its_page(tmp_path: Path) -> None:
+    """A job's control group may have little memory left: `why` would end by SIGKILL."""
+    command = [sys.executable, "-X", "importtime", "-m", "headrace", "why"]
+    for options, loaded in (([], False), (["--page", str(tmp_path / "why.html")], True)):
+        ended = subprocess.run(
+            [*command, *options, "--", "true"], stderr=subprocess.PIPE, text=True, check=True
+        )
+        assert (" headrace.verdict.page\n" in ended.stderr) == loaded
+
+
 def test_two_processes_on_one_core_wait_for_it(workspace: Workspace) -> None:
     both = '"$0" -c "$1" & "$0" -c "$1" & wait'
     core = str(min(os.sched_getaffinity(0)))

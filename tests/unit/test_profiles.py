@@ -348,6 +348,32 @@ def test_a_listing_of_darshan_that_is_cut_is_not_taken_for_whole(tmp_path: Path)
     assert short.notes[1].startswith("the listing is not complete: it has 1 of the 2 accesses")
 
 
+def test_results_in_octal(tmp_path: Path) -> None:
+    """tar, cp and git ask for the umask."""
+    text = "1 1700000000.0 umask(000) = 022\n1 1700000001.0 umask(022) = 000\n"
+    text += '1 1700000002.0 openat(AT_FDCWD, "/data/in", O_RDONLY) = 3\n'
+    text += '1 1700000003.0 read(3, "a", 100) = 100\n'
+    assert moves(imported(tmp_path, text)) == [("READ", "/data/in", 0, 100)]
+
+
+def test_how_a_file_was_opened_after_strace_saw_its_name(tmp_path: Path) -> None:
+    """A program may ask for the size of a file, or look at it, before it opens it otherwise."""
+    calls = [
+        'stat("/data/in", {st_mode=S_IFREG|0644, st_size=900, ...}) = 0',
+        'openat(AT_FDCWD, "/data/in", O_RDONLY) = 3',
+        'read(3, "a", 100) = 100',
+        'openat(AT_FDCWD, "/data/in", O_RDONLY|O_DIRECT) = 4',
+        'pread64(4, "a"..., 4096, 0) = 4096',
+        'pread64(4, "a"..., 4096, 4096) = 4096',
+        'stat("/data/out", {st_mode=S_IFREG|0644, st_size=900, ...}) = 0',
+        'openat(AT_FDCWD, "/data/out", O_WRONLY|O_CREAT|O_TRUNC|O_DSYNC, 0644) = 5',
+        'write(5, "a", 1) = 1',
+    ]
+    job = imported(tmp_path, "".join(f"1 17000000{at:02}.0 {c}\n" for at, c in enumerate(calls)))
+    found = [(each.created, each.direct, each.synchronous) for each in job.files]
+    assert found == [(False, True, False), (True, False, True)]
+
+
 def test_maps_that_strace_cannot_see_into_are_noted(tmp_path: Path) -> None:
     """uproot, numpy and many readers map their files; libraries are mapped by every program."""
     text = ""

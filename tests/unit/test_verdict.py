@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 
 import pytest
 
+from headrace.verdict.attached import observation_from
 from headrace.verdict.limit import limit_of
 from headrace.verdict.observation import Access, Observation, StoragePlace, TimeShare
 from headrace.verdict.shares import Counts, shares_of
+from headrace.verdict.watching import TreeSampler
 from headrace.verdict.words import COLUMNS, LINES, verdict_of
+from headrace.watching import JobSample
+from headrace.watching.ledger import Spent, StorageWait
+from headrace.watching.used import Used
 
 DISK = StoragePlace("block", "sda1", "ext4", True, 128 << 10)
 NFS = StoragePlace(
@@ -177,6 +183,7 @@ def test_a_thread_that_waits_for_its_client_librarys_reader_waits_for_the_connec
         (seen(TimeShare("memory", "", 6.0), TimeShare("cpu", "", 4.0)), "memory", "more memory"),
         (seen(TimeShare("cpu", "", 0.2)), "too-short", "too short to judge"),
         (seen(TimeShare("other", "", 5.0)), "other", "neither ran nor waited"),
+        (seen(TimeShare("file-lock", "", 5.0)), "file-lock", "which another program holds"),
     ],
 )
 def test_five_lines_of_80_columns(observation: Observation, limit: str, words: str) -> None:
@@ -207,3 +214,14 @@ def test_threads_without_a_recording_wait_for_storage_too() -> None:
     shares = {share.kind: share.seconds for share in shares_of(counts, [])}
     assert shares["block"] == pytest.approx(3.0 * 5.3 / 10.0)
     assert sum(shares.values()) == pytest.approx(3.0)
+
+
+def test_of_many_running_processes_the_watch_s_own_samples_say_what_they_do() -> None:
+    """A look at all of them takes so long that there are few."""
+    waits = {StorageWait("idle", "timer"): 7e9, StorageWait("idle", "events"): 2e9}
+    used = Used(Spent(wall_ns=10_000_000_000, yielding_ns=waits))
+    job = JobSample("4711.1", "4711 farm", 500, 500, False, used, used, 0.0, ("samples",), ())
+    found = observation_from(job, TreeSampler(os.getpid()))
+    summed = {kind: found.seconds(kind) for kind in ("sleep", "other")}
+    assert summed == {"sleep": pytest.approx(7.0), "other": pytest.approx(3.0)}
+    assert verdict_of(found).limit.kind == "sleep"

@@ -10,8 +10,9 @@ from headrace.profiles.steps import Op, RecordedFile, Recording, columns
 from headrace.verdict.advice import Advice
 from headrace.verdict.calls import accesses_of
 from headrace.verdict.observation import StoragePlace
-from headrace.verdict.present import ReadTimes
+from headrace.verdict.present import ReadTimes, recorded_times
 from headrace.verdict.simulating import advise
+from headrace.verdict.variants import alternatives
 from headrace.verdict.volumes import present_volume
 from headrace.verdict.words import access_words
 from headrace.verdict.writes import copy_rate, grouped, recorded_writes
@@ -179,3 +180,32 @@ def test_the_calls_that_waited_and_their_file_are_named(
     (access,) = accesses_of(recording, {"/data/log": DISK, "/data/quick": DISK})
     assert access_words(access).startswith(words)
     assert access.slow_other_files == ("/data/log",)
+
+
+@pytest.mark.parametrize(("op", "kind"), [(Op.READ, ""), (Op.WRITE, "direct writes")])
+def test_calls_past_the_page_cache_copy_nothing(op: Op, kind: str) -> None:
+    """1 MiB in 0.6 ms: a fast drive, or a copy from the page cache, which is no wait."""
+    rows = [(n * MS, n * MS + 600_000, 0, op, 0, n << 20, 1 << 20, 0) for n in range(100)]
+    past = RecordedFile("/data/file", 100 << 20, direct=True)
+    for file, waited_s in ((past, 0.06), (replace(past, direct=False), 0.0)):
+        (access,) = accesses_of(job(rows, file), {file.path: DISK})
+        assert access.waited_s == pytest.approx(waited_s), file
+    assert accesses_of(job(rows, past), {past.path: DISK})[0].slowest_other == kind
+
+
+@pytest.mark.parametrize(("present_bytes", "offered"), [(128 << 10, 1), (8 << 20, 0)])
+def test_a_read_ahead_that_it_has_is_no_change(present_bytes: int, offered: int) -> None:
+    rows = [(n * 9 * MS, n * 9 * MS + MS, 0, Op.READ, 0, n << 20, 1 << 20, 0) for n in range(100)]
+    recording = job(rows, RecordedFile("/data/file", 100 << 20))
+    times = ReadTimes(random_s=1e-3, rate_bytes_per_s=1e9)
+    place = replace(DISK, read_ahead_bytes=present_bytes)
+    found = alternatives(place, present_volume(place, times), times, recording)
+    assert sum(each.name.startswith("read-ahead") for each in found) == offered
+
+
+def test_the_rate_of_direct_reads_is_that_of_the_calls_alone() -> None:
+    """Nothing is read ahead while the program works between them."""
+    rows = [(n * 9 * MS, n * 9 * MS + MS, 0, Op.READ, 0, n << 20, 1 << 20, 0) for n in range(100)]
+    past = RecordedFile("/data/file", 100 << 20, direct=True)
+    found = recorded_times(job(rows, past), [0])
+    assert found.rate_bytes_per_s == pytest.approx((1 << 20) / 1e-3)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -35,6 +37,10 @@ from headrace.verdict.doing import doing
         ("__skb_wait_for_more_packets", "connection", ""),
         ("anon_pipe_read", "pipe", ""),
         ("futex_wait_queue", "lock", ""),
+        ("locks_lock_inode_wait", "file-lock", ""),
+        ("fcntl_setlk", "file-lock", ""),
+        ("nlmclnt_block", "file-lock", ""),
+        ("nfs4_retry_setlk", "file-lock", ""),
         ("ep_poll", "poll", ""),
         ("read_events", "requests", ""),
         ("io_cqring_wait", "requests", ""),
@@ -56,6 +62,21 @@ def test_the_function_of_a_thread_that_sleeps_here() -> None:
         found = doing([process.pid])
         process.kill()
     assert channel.kind == found == "sleep"
+
+
+@pytest.mark.parametrize("how", ["flock", "lockf"])
+def test_a_program_that_waits_for_a_lock_of_a_file(tmp_path: Path, how: str) -> None:
+    file = tmp_path / "lock"
+    code = f"import fcntl, sys; fcntl.{how}(open(sys.argv[1], 'w'), fcntl.LOCK_EX)"
+    with file.open("w") as held:
+        getattr(fcntl, how)(held, fcntl.LOCK_EX)
+        with subprocess.Popen([sys.executable, "-S", "-c", code, str(file)]) as process:
+            found, end_s = None, time.monotonic() + 20
+            while found != "file-lock" and time.monotonic() < end_s:
+                found = doing([process.pid])
+                time.sleep(0.01)
+            process.kill()
+    assert found == "file-lock"
 
 
 @pytest.mark.parametrize(

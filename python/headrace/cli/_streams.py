@@ -8,6 +8,8 @@ import os
 import sys
 from typing import TextIO
 
+from headrace.system.closed_streams import note_closed
+
 
 def secure_streams() -> None:
     """Open what is closed of descriptors 0 to 2, and make text printable in any encoding.
@@ -22,6 +24,7 @@ def secure_streams() -> None:
             # The lowest free descriptor is used, and those below it are open by now.
             os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(descriptor, True)
+            note_closed(descriptor)
             stream = open(descriptor, "w" if descriptor else "r", encoding="utf-8", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
     for stream in (sys.stdout, sys.stderr):

@@ -135,6 +135,8 @@ def _of_process(pid: str, duration_s: float) -> ProgramVerdict:
 def _write(
     verdict: ProgramVerdict, recording: Recording | None, keep: Path | None, page: Path | None
 ) -> None:
+    if keep is None and page is None:
+        return  # their imports take memory, of which the program's control group may have little
     from headrace.profiles.steps import save
     from headrace.verdict.page import write_page
     from headrace.whole_file import write_whole

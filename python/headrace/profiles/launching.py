@@ -18,6 +18,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import FrameType
 
+from headrace.system.closed_streams import close_at_exec
+
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _CHANGED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _NOT_EXECUTED = 127
@@ -141,6 +143,7 @@ def _fork(program: str, command: Sequence[str], environment: Mapping[str, str], 
                 signal.signal(number, signal.SIG_DFL)
         for number in _CHANGED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
+        close_at_exec()
         if os.read(gate.wait, 1):
             os.execve(program, list(command), environment)
     except OSError as error:

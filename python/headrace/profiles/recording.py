@@ -77,6 +77,7 @@ def join(written: Written) -> Read:
     """Merge all images of a recording. Raises HeadraceError if there is none."""
     names = _Names()
     names.take(written.texts)
+    names.mark_direct(written.records)
     images = Images()
     images.take(written.texts, names.directories)
     if not images.of:
@@ -122,6 +123,8 @@ class _Names:
     """By thread."""
     _file_of: dict[int, int] = field(default_factory=dict[int, int])
     """Number in the recording -> index into the files."""
+    _direct: set[int] = field(default_factory=set[int])
+    """Numbers in the recording that were opened with O_DIRECT."""
     _by_path: dict[str, int] = field(default_factory=dict[str, int])
     _before: dict[str, list[tuple[int, int]]] = field(
         default_factory=dict[str, list[tuple[int, int]]]
@@ -147,6 +150,8 @@ class _Names:
                 continue
             flags, size = int(text.fields[0]), int(text.fields[1])
             self._file_of[text.number] = self._opened("\t".join(text.fields[2:]), flags, size)
+            if flags & os.O_DIRECT:
+                self._direct.add(text.number)
         for number, path in paths.items():
             later = (index for rename, index in self._before.get(path, ()) if rename > number)
             index = next(later, None)
@@ -176,16 +181,28 @@ class _Names:
 
     def _opened(self, path: str, flags: int, size: int) -> int:
         created = size == 0 and flags & os.O_ACCMODE != os.O_RDONLY
-        direct = bool(flags & os.O_DIRECT)
         known = path in self._by_path
         number = self._file(path)
         old = self.files[number]
         if not known or (old.bytes == 0 and size > 0 and not old.created):
-            old = replace(old, bytes=size, created=created, direct=direct or old.direct)
+            old = replace(old, bytes=size, created=created)
         # Journals of databases are also opened by tools that only read them.
         synchronous = old.synchronous or bool(flags & os.O_DSYNC)
         self.files[number] = replace(old, synchronous=synchronous)
         return number
+
+    def mark_direct(self, records: npt.NDArray[np.void]) -> None:
+        """Mark the files of which most reads and writes went past the page cache.
+
+        A program may look at a file, or write it, before it opens it with O_DIRECT.
+        """
+        moved = np.isin(records["op"], (Op.READ, Op.WRITE)) & (records["failed"] == 0)
+        numbers = records["file"][moved].astype(np.int64)
+        files = self.index(numbers)
+        sign = np.where(np.isin(numbers, list(self._direct)), 1, -1)[files >= 0]
+        balance = np.bincount(files[files >= 0], sign, len(self.files))
+        for number in np.flatnonzero(balance > 0).tolist():
+            self.files[number] = replace(self.files[number], direct=True)
 
     def index(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the file index of each number; -1 if there is none."""

@@ -91,7 +91,8 @@ class RecordedFile:
     created: bool = False
     """The job created it, or truncated it before writing."""
     direct: bool = False
-    """Opened with O_DIRECT, bypassing the page cache."""
+    """Most of its reads and writes went through descriptors opened with O_DIRECT, which bypass the
+    page cache."""
     software: bool = False
     synchronous: bool = False
     """Opened with O_SYNC or O_DSYNC: each write waits until its data is on stable storage."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -61,6 +62,8 @@ _STATS = {"stat", "lstat", "newfstatat", "fstatat64", "statx", "access", "facces
 class _Open:
     file: int
     at: int = 0
+    direct: bool = False
+    """With O_DIRECT."""
 
 
 @dataclass
@@ -98,6 +101,10 @@ class _Reader:
     def __init__(self) -> None:
         self.rows: list[tuple[int, ...]] = []
         self.files: list[RecordedFile] = []
+        self._opened: set[int] = set()
+        """Files that were opened, not only named by calls such as stat."""
+        self._direct: Counter[int] = Counter()
+        """Reads and writes of a file past the page cache, less the others."""
         self._numbers: dict[str, int] = {}
         self._processes: dict[int, _Process] = {}
         self._threads: dict[int, int] = {}
@@ -116,14 +123,32 @@ class _Reader:
         self.maps = 0
         """Maps of data files: strace does not show what is read and written through them."""
 
-    def file(self, path: str, flags: str = "", *, created: bool = False) -> int:
-        """Return the number of a file; `flags`: the arguments that it is opened with."""
+    def file(self, path: str) -> int:
+        """Return the number of a file."""
         if path not in self._numbers:
             self._numbers[path] = len(self.files)
-            direct, synchronous = "O_DIRECT" in flags, "O_SYNC" in flags or "O_DSYNC" in flags
-            software = is_software(path)
-            self.files.append(RecordedFile(path, 0, created, direct, software, synchronous))
+            self.files.append(RecordedFile(path, 0, software=is_software(path)))
         return self._numbers[path]
+
+    def _open(self, path: str, flags: str, *, created: bool) -> _Open:
+        """Return a file that is opened; `flags`: the arguments of the call.
+
+        The first open tells whether the job made it, any of them whether its writes are
+        synchronous, and most reads and writes whether it is direct.
+        """
+        number = self.file(path)
+        old = self.files[number]
+        created = old.created if number in self._opened else created
+        synchronous = old.synchronous or "O_SYNC" in flags or "O_DSYNC" in flags
+        self._opened.add(number)
+        self.files[number] = replace(old, created=created, synchronous=synchronous)
+        return _Open(number, direct="O_DIRECT" in flags)
+
+    def files_used(self) -> list[RecordedFile]:
+        """Return the files, direct where most reads and writes went past the page cache."""
+        return [
+            replace(file, direct=self._direct[number] > 0) for number, file in enumerate(self.files)
+        ]
 
     def call(self, pid: int, at_ns: int, text: str) -> None:
         """Process one complete call."""
@@ -135,7 +160,8 @@ class _Reader:
             self.hidden.add(_OTHER_WAYS[name])
         if result_text == "?" or result_text.startswith("-"):
             return
-        result = int(result_text, 0)
+        # Not base 0, which refuses the octal 022 of umask.
+        result = int(result_text, 10)
         self.pids.add(pid)
         self.untimed |= took is None
         end_ns = at_ns + (round(float(took) * 1e9) if took else 0)
@@ -210,6 +236,22 @@ class _Reader:
         held = self._held(process, fields[-2].strip()) if len(fields) > 1 else None
         self.maps += held is not None and not self.files[held.file].software
 
+    def _moved(
+        self, held: _Open, name: str, arguments: str, result: int
+    ) -> tuple[Op, int, int, int]:
+        """Return a read or a write, at the offset that is given, else at the descriptor's own."""
+        placed = _READS.get(name, False) or _WRITES.get(name, False)
+        at = held.at
+        given = _offset(name, arguments) if placed else None
+        if given is None:
+            held.at = at + result
+        else:
+            at = given
+        op = Op.READ if name in _READS else Op.WRITE
+        self._direct[held.file] += 1 if held.direct else -1
+        self._grow(held.file, at + result, op)
+        return op, held.file, at, result
+
     def _copy(
         self, process: _Process, name: str, arguments: str, result: int
     ) -> list[tuple[Op, int, int, int]]:
@@ -280,7 +322,7 @@ class _Reader:
             and not path.startswith(("/dev", "/proc", "/sys"))
         ):
             # With -y: a file that was open before the trace began.
-            held = process.open[fd] = _Open(self.file(path))
+            held = process.open[fd] = self._open(path, "", created=False)
         return held
 
     def _step(
@@ -301,9 +343,9 @@ class _Reader:
             if not path or path.startswith(("/proc/", "/sys/", "/dev/")):
                 return None
             created = "O_TRUNC" in arguments or ("O_CREAT" in arguments and "O_EXCL" in arguments)
-            file = self.file(path, arguments, created=created or name == "creat")
-            process.open[result] = _Open(file)
-            return Op.OPEN, file, 0, 0
+            held = self._open(path, arguments, created=created or name == "creat")
+            process.open[result] = held
+            return Op.OPEN, held.file, 0, 0
         if name in _STATS:
             path = _named(process, arguments)
             return (Op.STAT, self.file(path), 0, 0) if path else None
@@ -319,16 +361,7 @@ class _Reader:
                 process.drop({result})
             return None
         if name in _READS or name in _WRITES:
-            placed = _READS.get(name, False) or _WRITES.get(name, False)
-            at = held.at
-            given = _offset(name, arguments) if placed else None
-            if given is None:
-                held.at = at + result
-            else:
-                at = given
-            op = Op.READ if name in _READS else Op.WRITE
-            self._grow(held.file, at + result, op)
-            return op, held.file, at, result
+            return self._moved(held, name, arguments, result)
         if name in ("lseek", "_llseek"):
             held.at = result
             return Op.SEEK, held.file, result, 0
@@ -494,7 +527,7 @@ def read_strace(path: Path, name: str) -> Recording:
     return Recording(
         name,
         "strace",
-        opened_alone(reader.files, steps),
+        opened_alone(reader.files_used(), steps),
         steps,
         lines.last_ns - first,
         cpu_ns=int(steps.cpu_ns.sum()),

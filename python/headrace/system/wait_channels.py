@@ -19,6 +19,7 @@ ChannelKind = Literal[
     "connection",
     "pipe",
     "lock",
+    "file-lock",
     "poll",
     "child",
     "requests",
@@ -44,6 +45,12 @@ _TABLE: tuple[tuple[WaitChannel, str], ...] = (
     (WaitChannel("fuse", ("fuse", "virtiofs")), "request_wait_answer|fuse_(?!dev_)"),
     # Lustre before NFS: ptlrpc_set_wait contains rpc_, too.
     (WaitChannel("network", ("lustre",)), "ldlm|osc_|ptlrpc|cl_sync"),
+    # Before NFS, whose client asks the server again and again.
+    (
+        WaitChannel("file-lock"),
+        "^(locks_lock_inode|fcntl_setlk|do_lock_file|flock_lock_inode|posix_lock_inode)"
+        "|nlmclnt_(block|wait)|nfs4_retry_setlk",
+    ),
     (WaitChannel("network", ("nfs",)), "rpc_|nfs"),
     (WaitChannel("network", ("ceph",)), "ceph"),
     (WaitChannel("network", ("cifs", "smb")), "cifs|smb|^wait_for_response"),

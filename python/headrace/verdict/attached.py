@@ -8,12 +8,15 @@ from collections.abc import Callable
 from headrace.errors import UsageError
 from headrace.system.waiting import remaining
 from headrace.verdict.observation import Observation, ShareKind, TimeShare
-from headrace.verdict.shares import Counts, others
+from headrace.verdict.shares import SAMPLES_LEAST, Counts, others
 from headrace.verdict.watching import TreeSampler
 from headrace.watching import Watcher, finder_kinds
-from headrace.watching.ledger import StorageWait
+from headrace.watching.ledger import JobLedger, StorageWait
 from headrace.watching.used import JobSample
 
+_OF_IDLE: dict[str, ShareKind] = {
+    "timer": "sleep", "locks": "lock", "a file lock": "file-lock", "a pipe": "pipe",
+}  # fmt: skip
 _LOOK_S = 1.0
 _NOT_RECORDED = "its reads are not known: why -- COMMAND records them"
 
@@ -50,7 +53,7 @@ def observation_from(job: JobSample, sampler: TreeSampler) -> Observation:
         TimeShare("cpu", "", ledger.on_cpu_s),
         TimeShare("wait-cpu", "", ledger.wait_cpu_s),
         *(TimeShare(_kind(wait), wait.place, amount) for wait, amount in ledger.waits_s.items()),
-        *others(counts, ledger.other_s),
+        *_others(counts, ledger),
     ]
     return Observation(
         command=(job.name,),
@@ -64,6 +67,21 @@ def observation_from(job: JobSample, sampler: TreeSampler) -> Observation:
         samples=sum(sampler.samples.values()),
         lacks=(*job.lacks, _NOT_RECORDED),
     )
+
+
+def _others(counts: Counts, ledger: JobLedger) -> list[TimeShare]:
+    """Return the time that no other part explains, divided.
+
+    A sample of the whole tree looks at every process: of hundreds there are too few. Then the
+    ledger's samples, of one thread each, divide it.
+    """
+    if sum(counts.samples.values()) >= SAMPLES_LEAST:
+        return others(counts, ledger.other_s)
+    found = [
+        TimeShare(_OF_IDLE.get(word, "other"), "", amount) for word, amount in ledger.idle_s.items()
+    ]
+    rest_s = ledger.other_s - sum(share.seconds for share in found)
+    return [*found, TimeShare("other", "", max(0.0, rest_s))]
 
 
 def _kind(wait: StorageWait) -> ShareKind:

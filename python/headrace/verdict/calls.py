@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headrace.profiles.steps import Ints, Op, Recording, Steps
+from headrace.profiles.steps import Ints, Op, RecordedFile, Recording, Steps
 from headrace.profiles.summary import covered_bytes, is_read
 from headrace.verdict.observation import Access, StoragePlace
 from headrace.verdict.places import UNKNOWN
@@ -36,9 +36,14 @@ def cached_most_ns(length: Ints) -> npt.NDArray[np.float64]:
     return CACHED_NS + length / COPIED_BYTES_PER_NS
 
 
-def waited(steps: Steps) -> npt.NDArray[np.bool_]:
-    """Return which calls waited for storage."""
-    return steps.end_ns - steps.start_ns > cached_most_ns(steps.length)
+def waited(steps: Steps, files: Sequence[RecordedFile]) -> npt.NDArray[np.bool_]:
+    """Return which calls waited for storage; `files` are those of the recording.
+
+    Data that moves past the page cache is not copied: a fast drive moves it faster than a copy.
+    """
+    direct = np.array([file.direct for file in files] or [False])[steps.file]
+    copied = np.where(direct, 0, steps.length)
+    return steps.end_ns - steps.start_ns > cached_most_ns(copied)
 
 
 def jumps(steps: Steps) -> npt.NDArray[np.bool_]:
@@ -77,7 +82,7 @@ def mapped_on(recording: Recording, places: Mapping[str, StoragePlace]) -> Stora
 def waited_bytes(recording: Recording) -> int:
     """Return the bytes of read calls that waited."""
     steps = recording.steps
-    return int(steps.length[(steps.op == Op.READ) & waited(steps)].sum())
+    return int(steps.length[(steps.op == Op.READ) & waited(steps, recording.files)].sum())
 
 
 def accesses_of(recording: Recording, places: Mapping[str, StoragePlace]) -> tuple[Access, ...]:
@@ -99,7 +104,7 @@ def _access(
     # What is known about the order of reads is about data: software is read as the loader wants.
     data = [number for number in files if not recording.files[number].software] or list(files)
     reads = steps.take(is_read(steps) & np.isin(steps.file, data))
-    slow = waited(steps)
+    slow = waited(steps, recording.files)
     lasted_s = (steps.end_ns - steps.start_ns)[slow] * 1e-9
     slow_reads = is_read(steps)[slow]
     lost = _lost(reads, recording) if place.kind == "block" else np.zeros(len(reads), bool)
@@ -171,4 +176,5 @@ def _slowest(steps: Steps, kinds: Ints, recording: Recording) -> _SlowCalls:
 def _lost(reads: Steps, recording: Recording) -> npt.NDArray[np.bool_]:
     """Return which reads waited for what had been read before; parts of a page do not count."""
     cached = np.array([not file.direct for file in recording.files] or [True])
-    return waited(reads) & again(reads) & (reads.length >= mmap.PAGESIZE) & cached[reads.file]
+    slow = waited(reads, recording.files)
+    return slow & again(reads) & (reads.length >= mmap.PAGESIZE) & cached[reads.file]

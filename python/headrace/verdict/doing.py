@@ -16,17 +16,20 @@ from headrace.system.wait_channels import ChannelKind, channel_of
 from headrace.watching.places import Places
 
 Doing = Literal[
-    "running", "block", "network", "fuse", "sleep", "connection", "pipe", "lock", "stopped", "other"
-]
+    "running", "block", "network", "fuse", "sleep", "connection", "pipe", "lock", "file-lock",
+    "stopped", "other",
+]  # fmt: skip
 _OF_CHANNEL: dict[ChannelKind, Doing] = {
     "network": "network", "fuse": "fuse", "sleep": "sleep", "connection": "connection",
-    "pipe": "pipe", "lock": "lock", "child": "other", "requests": "block",
+    "pipe": "pipe", "lock": "lock", "file-lock": "file-lock", "child": "other",
+    "requests": "block",
 }  # fmt: skip
 _PLACES = Places()
 """Remembers the peers of sockets: the kernel takes milliseconds to list its connections."""
 _OF_STATE: dict[str, Doing] = {"R": "running", "D": "block", "T": "stopped", "t": "stopped"}
 ORDER: tuple[Doing, ...] = (
-    "running", "block", "network", "fuse", "sleep", "connection", "pipe", "lock", "stopped", "other"
+    "running", "block", "network", "fuse", "sleep", "connection", "pipe", "lock", "file-lock",
+    "stopped", "other",
 )  # fmt: skip
 """What counts for a tree of processes whose threads do several things."""
 

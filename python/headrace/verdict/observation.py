@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 ShareKind = Literal[
-    "cpu", "wait-cpu", "block", "network", "memory", "connection", "sleep", "pipe", "lock", "other"
-]
+    "cpu", "wait-cpu", "block", "network", "memory", "connection", "sleep", "pipe", "lock",
+    "file-lock", "other",
+]  # fmt: skip
 STORAGE: tuple[ShareKind, ...] = ("block", "network")
 
 

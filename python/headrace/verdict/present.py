@@ -40,7 +40,7 @@ class ReadTimes:
 def recorded_times(recording: Recording, files: Sequence[int]) -> ReadTimes:
     """Return what the program's own reads of these files show; pure."""
     steps = recording.steps.take(is_read(recording.steps) & np.isin(recording.steps.file, files))
-    slow, jumped = waited(steps), jumps(steps)
+    slow, jumped = waited(steps, recording.files), jumps(steps)
     found = ReadTimes()
     chosen = slow & jumped
     if int(chosen.sum()) >= _LEAST:
@@ -61,6 +61,8 @@ def recorded_times(recording: Recording, files: Sequence[int]) -> ReadTimes:
         same = runs[waits[1:]] == runs[waits[:-1]]
         elapsed = np.diff(steps.end_ns[own][waits])[same]
         moved = np.diff(total[waits])[same]
+        if recording.files[file].direct:  # nothing is read ahead: it moves in the call alone
+            elapsed = (steps.end_ns - steps.start_ns)[own][waits][1:][same]
         used = (elapsed > 0) & (moved > 0)
         rates += (moved[used] / elapsed[used] * 1e9).tolist()
         weights += moved[used].tolist()

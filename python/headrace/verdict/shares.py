@@ -11,10 +11,13 @@ from headrace.verdict.observation import Access, ShareKind, StoragePlace, TimeSh
 
 _OF_DOING: dict[Doing, ShareKind] = {
     "sleep": "sleep", "connection": "connection", "pipe": "pipe", "lock": "lock",
+    "file-lock": "file-lock",
 }  # fmt: skip
 _STORAGE: tuple[Doing, ...] = ("block", "network", "fuse")
-_ASLEEP: tuple[Doing, ...] = ("sleep", "connection", "pipe", "lock", "other", "stopped")
-_SAMPLES_LEAST = 10
+_ASLEEP: tuple[Doing, ...] = (
+    "sleep", "connection", "pipe", "lock", "file-lock", "other", "stopped",
+)  # fmt: skip
+SAMPLES_LEAST = 10
 """Fewer samples say nothing of shares."""
 _SAMPLES_ENOUGH = 50
 """So many bound the time on storage."""
@@ -79,7 +82,7 @@ def shares_of(counts: Counts, accesses: Sequence[Access]) -> tuple[TimeShare, ..
 
 def _sampled_s(counts: Counts, what: Doing) -> float:
     total = sum(counts.samples.values())
-    return counts.wall_s * counts.samples.get(what, 0) / total if total >= _SAMPLES_LEAST else 0.0
+    return counts.wall_s * counts.samples.get(what, 0) / total if total >= SAMPLES_LEAST else 0.0
 
 
 def _possible_s(counts: Counts) -> float:
@@ -143,7 +146,7 @@ def others(counts: Counts, rest_s: float) -> list[TimeShare]:
     """Return the time that no other part explains, divided as the samples show."""
     kinds: dict[Doing, int] = {each: counts.samples.get(each, 0) for each in _ASLEEP}
     total = sum(kinds.values())
-    if sum(counts.samples.values()) < _SAMPLES_LEAST or not total:
+    if sum(counts.samples.values()) < SAMPLES_LEAST or not total:
         return [TimeShare("other", "", rest_s)]
     where = counts.connections[0] if len(counts.connections) == 1 else ""
     summed: dict[ShareKind, float] = {}

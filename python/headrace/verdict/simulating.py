@@ -123,12 +123,12 @@ def _kept(recording: Recording, files: Sequence[int]) -> npt.NDArray[np.bool_]:
     """
     steps = recording.steps
     kept = np.isin(steps.file, files) & (steps.op != Op.MAPPED_READ)
-    kept &= (steps.op != Op.SYNC) | waited(steps)
+    kept &= (steps.op != Op.SYNC) | waited(steps, recording.files)
     at = np.flatnonzero(kept & is_read(steps))
     if not len(at):
         return kept
     reads = steps.take(at)
-    slow, jumped = waited(reads), jumps(reads)
+    slow, jumped = waited(reads, recording.files), jumps(reads)
     order = np.lexsort((reads.start_ns, reads.file))
     run = np.empty(len(reads), np.int64)
     run[order] = np.cumsum(jumped[order])

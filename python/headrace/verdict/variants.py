@@ -86,8 +86,11 @@ def alternatives(
 
 
 def _other_reads(present: VolumeSpec, times: ReadTimes, recording: Recording) -> list[Variant]:
-    ahead = cast("VolumeSpec", {**present, "read_ahead_bytes": _LARGE_READ_AHEAD})
-    found = [Variant("read-ahead of 4 MiB", ahead)]
+    found: list[Variant] = []
+    ahead = present
+    if present.get("read_ahead_bytes", 0) < _LARGE_READ_AHEAD:
+        ahead = cast("VolumeSpec", {**present, "read_ahead_bytes": _LARGE_READ_AHEAD})
+        found.append(Variant("read-ahead of 4 MiB", ahead))
     reads = recording.steps.take(is_read(recording.steps))
     # How much order would save depends on the rate.
     if times.rate_bytes_per_s is not None and len(reads) and jumps(reads).mean() > _SOME_JUMPS:
@@ -98,14 +101,14 @@ def _other_reads(present: VolumeSpec, times: ReadTimes, recording: Recording) ->
 def _syncs_matter(recording: Recording) -> bool:
     """Return whether the program makes many syncs and waits for them."""
     steps = recording.steps
-    syncs = steps.take(sync_calls(recording) & waited(steps))
+    syncs = steps.take(sync_calls(recording) & waited(steps, recording.files))
     lasted_ns = int((syncs.end_ns - syncs.start_ns).sum())
     return len(syncs) >= LEAST and lasted_ns >= _SYNCS_LEAST * recording.duration_ns
 
 
 def _can_be_grouped(recording: Recording) -> bool:
     """Return whether files are synced often, not each once when it is complete."""
-    syncs = sync_calls(recording) & waited(recording.steps)
+    syncs = sync_calls(recording) & waited(recording.steps, recording.files)
     files = len(np.unique(recording.steps.file[syncs]))
     return int(syncs.sum()) >= _SYNCS_OF_A_FILE * files
 

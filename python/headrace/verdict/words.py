@@ -100,6 +100,7 @@ def share_words(share: TimeShare) -> str:
         "sleep": "asleep",
         "pipe": "pipes or terminal",
         "lock": "locks",
+        "file-lock": "waiting for a file lock",
         "other": "other",
     }
     return words[share.kind]
@@ -155,6 +156,7 @@ def _limit_words(seen: Observation, limit: ProgramLimit) -> str:
         "sleep": "nothing of this machine: it sleeps, or waits for a timer",
         "pipe": "another program or a terminal, at a pipe",
         "lock": "itself: its threads wait for one another",
+        "file-lock": "the lock of a file, which another program holds (flock, fcntl)",
     }
     return words.get(limit.kind, "not known: it neither ran nor waited for storage")
 
@@ -248,6 +250,7 @@ def _change_words(seen: Observation, limit: ProgramLimit) -> str:
         "sleep": f"what it waits for must come sooner; {saves}",
         "pipe": f"watch the program at the other end; {saves}",
         "lock": f"{saves}; threads that share less",
+        "file-lock": f"find the program that holds the lock (lslocks); {saves}",
     }
     return words.get(limit.kind, saves)
 

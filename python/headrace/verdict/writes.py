@@ -88,7 +88,7 @@ def recorded_writes(recording: Recording, files: Sequence[int]) -> WriteTimes:
     if len(small.moved) >= LEAST:
         mean_s = float(small.lasted_ns.mean()) * 1e-9
         found = replace(found, direct_s=mean_s, direct_bytes=float(small.moved.mean()))
-    lasted = (steps.end_ns - steps.start_ns) * waited(steps)
+    lasted = (steps.end_ns - steps.start_ns) * waited(steps, recording.files)
     writes = np.isin(steps.op, (Op.WRITE, Op.SYNC))
     return replace(found, most=bool(lasted[writes].sum() > lasted[is_read(steps)].sum()))
 
@@ -109,7 +109,9 @@ def _syncs(recording: Recording) -> _Calls:
     moved = np.zeros(len(steps), np.int64)
     # The last sync before may be one of another file, which ended before this file begins.
     moved[order[at]] = total[at] - np.maximum(since, before_file)
-    return _Calls(moved, steps.end_ns - steps.start_ns).take(is_sync & waited(steps))
+    return _Calls(moved, steps.end_ns - steps.start_ns).take(
+        is_sync & waited(steps, recording.files)
+    )
 
 
 def copy_rate(recording: Recording) -> float | None:
@@ -147,7 +149,7 @@ def _throttled(recording: Recording) -> _Calls:
     the wait is less than half of the time between two waits, something else held the write up.
     """
     writes = _buffered(recording)
-    slow = np.flatnonzero(waited(writes))
+    slow = np.flatnonzero(waited(writes, recording.files))
     if len(slow) <= LEAST:
         return _Calls(np.zeros(0, np.int64), np.zeros(0, np.int64))
     elapsed = np.diff(writes.end_ns[slow])

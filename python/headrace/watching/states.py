@@ -35,17 +35,17 @@ _SENDFILE = {"x86_64": b"40", "aarch64": b"71"}.get(platform.machine(), b"")
 # System calls that only sleep interruptibly, for no storage, and what for. Of threads beside the
 # first it says nothing: those of libraries wait all the time.
 _IDLE: dict[str, dict[bytes, str]] = {
-    # nanosleep, clock_nanosleep; futex, semop, semtimedop; flock; wait4, waitid; pause,
+    # nanosleep, clock_nanosleep; futex, semop, semtimedop; flock, fcntl; wait4, waitid; pause,
     # rt_sigsuspend, rt_sigtimedwait; accept, accept4
     "x86_64": {
         b"35": "timer", b"230": "timer", b"202": "locks", b"65": "locks", b"220": "locks",
-        b"73": "a file lock", b"61": "", b"247": "", b"34": "a signal", b"130": "a signal",
-        b"128": "a signal", b"43": "clients", b"288": "clients",
+        b"73": "a file lock", b"72": "a file lock", b"61": "", b"247": "", b"34": "a signal",
+        b"130": "a signal", b"128": "a signal", b"43": "clients", b"288": "clients",
     },
     "aarch64": {
         b"101": "timer", b"115": "timer", b"98": "locks", b"193": "locks", b"192": "locks",
-        b"32": "a file lock", b"260": "", b"95": "", b"133": "a signal", b"137": "a signal",
-        b"202": "clients", b"242": "clients",
+        b"32": "a file lock", b"25": "a file lock", b"260": "", b"95": "", b"133": "a signal",
+        b"137": "a signal", b"202": "clients", b"242": "clients",
     },
 }  # fmt: skip
 # io_getevents, io_pgetevents, io_uring_enter: wait in state S for requests made before.
