@@ -191,6 +191,18 @@ for number in range(int(sys.argv[2])): os.preadv(fd, [page], number * 4096)
     assert {each.path: each.direct for each in job.files}[str(data)] == direct
 
 
+def test_a_descriptor_may_become_direct_after_it_was_opened(data: Path, tmp_path: Path) -> None:
+    code = """
+import fcntl, mmap, os, sys
+fd, page = os.open(sys.argv[1], os.O_RDONLY), mmap.mmap(-1, 4096)
+os.read(fd, 100)
+fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_DIRECT)
+for number in range(9): os.preadv(fd, [page], number * 4096)
+"""
+    job, _ = recorded(python(code, data), tmp_path)
+    assert {each.path: each.direct for each in job.files}[str(data)]
+
+
 def test_syncs_of_files_and_directories_with_their_times(tmp_path: Path) -> None:
     code = """
 import os, sys

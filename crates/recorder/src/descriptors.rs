@@ -3,7 +3,7 @@
 //! A descriptor is examined when it is opened. One that no hook saw (inherited, received from
 //! another process, opened inside the C library) is examined at its first use.
 
-use core::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 use crate::arena;
 use crate::kernel;
@@ -18,6 +18,8 @@ const NO_FILE: u32 = u32::MAX;
 /// Number of the file behind each descriptor.
 static FILES: [AtomicU32; MOST] = [const { AtomicU32::new(UNKNOWN) }; MOST];
 static HIGHEST: AtomicI32 = AtomicI32::new(-1);
+/// Whether a file was used past the page cache so far.
+static DIRECT: AtomicBool = AtomicBool::new(false);
 
 /// How calls on a descriptor are recorded.
 #[derive(Clone, Copy)]
@@ -84,8 +86,11 @@ pub fn register(fd: i32) -> Option<u32> {
             // Without /proc (after chroot) the file has no name, but is recorded.
             if path.is_none_or(is_recorded) {
                 number = arena::new_file();
-                let (flags, size) =
-                    (Digits::of(kernel::flags(fd)), Digits::of(facts.st_size as u64));
+                let flags = kernel::flags(fd);
+                if flags & libc::O_DIRECT as u64 != 0 {
+                    DIRECT.store(true, Ordering::Relaxed);
+                }
+                let (flags, size) = (Digits::of(flags), Digits::of(facts.st_size as u64));
                 match path {
                     Some(path) => names::write(b'F', number, &[flags.text(), size.text(), path]),
                     None => {
@@ -127,6 +132,15 @@ pub fn duplicate(from: i32, to: i32) {
 pub fn forget(fd: i32) {
     if let Some(place) = place(fd) {
         place.store(UNKNOWN, Ordering::Relaxed);
+    }
+}
+
+/// Forget a descriptor whose new flags may take it past the page cache, or back to it. Where no file
+/// was direct and none becomes so, nothing changes.
+pub fn flags_set(fd: i32, flags: usize) {
+    let direct = flags & libc::O_DIRECT as usize != 0;
+    if direct || DIRECT.load(Ordering::Relaxed) {
+        forget(fd);
     }
 }
 

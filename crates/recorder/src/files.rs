@@ -146,6 +146,10 @@ macro_rules! controls {
         pub unsafe extern "C-unwind" fn $hook(fd: c_int, command: c_int, argument: usize) -> c_int {
             let real = real!($name as unsafe extern "C-unwind" fn(c_int, c_int, usize) -> c_int);
             let done = real(fd, command, argument);
+            if command == libc::F_SETFL && done == 0 && process::active() && !process::is_borrowed()
+            {
+                descriptors::flags_set(fd, argument);
+            }
             let duplicates = command == libc::F_DUPFD || command == libc::F_DUPFD_CLOEXEC;
             if duplicates && done >= 0 && process::active() && !process::is_borrowed() {
                 descriptors::duplicate(fd, done);
