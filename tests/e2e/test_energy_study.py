@@ -10,7 +10,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +201,29 @@ def test_a_plug_that_disappears_leaves_the_trial_valid(workspace: Workspace, mem
     assert channel["lost"] > 3 and not channel["usable"]
     assert "nothing is known for" in channel["reasons"][0]
     assert trial["energy"]["total_j"] is None and trial["energy"]["metered_j"] is None
+
+
+@pytest.mark.parametrize(
+    ("watts", "why"),
+    [
+        (lambda: -noisy(20.0), "usable readings while the jobs ran; of "),
+        (lambda: 0.0, "it read 0 W all the time"),
+    ],
+    ids=["negative", "zero"],
+)
+def test_why_a_meter_gave_no_energy_is_said_while_it_runs_and_in_the_report(
+    watts: Callable[[], float], why: str, workspace: Workspace, memory: Path
+) -> None:
+    """Its user would miss the energy, and be shown none or 0 Wh per job, without a word."""
+    with http_meter(shelly_plug(watts, generation=2)) as plug:
+        trial = run(workspace, memory, f'[meter.plug]\nkind = "shelly"\naddress = "{plug}"')
+    assert trial["energy"]["total_j"] is None and trial["energy"]["metered_j"] is None
+    (warning,) = (
+        each["text"] for each in trial["validity"]["warnings"] if each["code"] == "no-energy"
+    )
+    assert warning.startswith("meter plug, power gives no energy: ") and why in warning
+    report = workspace.run("report", "results")
+    assert "warning: meter plug, power gives no energy" in report.stdout
 
 
 def test_a_meter_that_is_not_there_is_named_before_anything_starts(

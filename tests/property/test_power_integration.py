@@ -202,6 +202,16 @@ def test_a_clock_that_goes_back_and_a_counter_that_begins_anew() -> None:
     assert made.energy_j == pytest.approx(5000, rel=0.02)
 
 
+def test_readings_that_cannot_be_are_no_samples_and_the_reason_names_them() -> None:
+    """A current clamp the wrong way round says negative power all the time."""
+    made = integrate(POWER, walls([-20.0 - number % 3 for number in range(101)]), 0, 100)
+    assert (made.samples, made.negatives, made.energy_j) == (0, 101, None)
+    assert made.reasons == (
+        "0 usable readings while the jobs ran",
+        "of 101 readings, 101 negative; at most 5 %",
+    )
+
+
 def test_a_counter_that_may_have_wrapped_twice_is_not_usable() -> None:
     channel = replace(COUNTER, wraps_at_j=1000.0)
     taken = [Reading("package", float(s), energy_j=100.0 * s % 1000) for s in range(101)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -20,10 +21,12 @@ from headrace.errors import HeadraceError
 from headrace.jobs import JobInput
 from headrace.launchers import Launchers, NodeLostError, Nodes, NodesWanted
 from headrace.launchers.remote.agent import RemoteAgent
+from headrace.launchers.remote.connection import NodeConnection
 from headrace.launchers.remote.messages import Hello
 from headrace.launchers.remote.node_process import NodeService
 from headrace.launchers.remote.predecessor import end_predecessor
 from headrace.launchers.remote.streams import ENTRY, connected
+from headrace.launchers.remote.survey import cluster_of, status_of
 from headrace.system.cluster import NodeSettings
 from headrace.system.identity import start_ticks
 from headrace.system.journal import Journal
@@ -261,3 +264,26 @@ def test_a_call_that_fails_on_a_node_and_has_no_answer_is_said(tmp_path: Path) -
             node.call(NodeService.now_s)
     finally:
         node.close()
+
+
+def test_a_node_that_cannot_keep_its_journal_says_so_and_hides_no_other_node(
+    tmp_path: Path,
+) -> None:
+    """Its disk may be full, or read-only: a broken pipe would say nothing of that."""
+    (tmp_path / "file").touch()
+    places = {"node-0": tmp_path / "file" / "journals", "node-1": tmp_path / "journals"}
+    with contextlib.ExitStack() as stack:
+        nodes: list[NodeConnection] = []
+        for name, place in places.items():
+            argv = [sys.executable, "-c", ENTRY, str(place)]
+            nodes.append(connected(name, argv, tmp_path / f"{name}.log"))
+            stack.callback(nodes[-1].close)
+        found, lost = status_of(cluster_of("ssh://one,two", None, None), nodes)
+    assert [node.name for node in found] == ["node-1"]
+    (said,) = (error.message for error in lost)
+    assert (
+        f"node-0 is lost: a call failed there: the undo journal cannot be kept in {tmp_path}"
+        in said
+    )
+    assert "Not a directory" in said
+    assert "HEADRACE_JOURNAL_DIR" in said, "what to do"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -60,6 +61,23 @@ def test_the_findings_that_reports_are_tested_with_have_metrics_that_records_giv
         shown["energy_j_per_job"].provenance
         == curve.points[0].metrics["energy_j_per_job"].provenance
     )
+
+
+def test_why_a_trial_failed_that_lost_its_node_is_said_once(tmp_path: Path) -> None:
+    """Its cause is its reason, too: `--retry-invalid` goes by that."""
+    root = tmp_path / "results"
+    write_results(
+        root, plan_of(cells_of(slots=[1, 2]), 1, ("target",)), Truth(), broken={0: "failed"}
+    )
+    (file,) = (
+        each for each in root.glob("trials/*/trial.json") if "on purpose" in each.read_text()
+    )
+    record = json.loads(file.read_text())
+    cause = record["cause"] = "node-1 (node2): it cannot be reached"
+    record["validity"]["reasons"] = [{"code": "node-lost", "text": cause}]
+    file.write_text(json.dumps(record))
+    (left,) = find(read(root), FindOptions()).left_out
+    assert (left.status, left.reasons) == ("failed", (cause,))
 
 
 def test_knee_and_slots_fed_are_those_put_in(found: Found) -> None:

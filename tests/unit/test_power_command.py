@@ -139,6 +139,14 @@ def test_nothing_to_read(tmp_path: Path) -> None:
         power(meter=[f"rapl,tree={tmp_path}"], once=True)
 
 
+def test_a_meter_that_says_negative_power_is_named_with_it() -> None:
+    with (
+        http_meter(shelly_plug(lambda: -20.0, 2)) as plug,
+        pytest.raises(MissingError, match=r"shelly: power says -20 W, which is negative"),
+    ):
+        power(meter=[f"shelly,address={plug}"], seconds="1 s")
+
+
 def test_the_meters_of_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     """Whatever it has: their power, or what each kind lacks."""
     here = [found for kind in meters.kinds().values() for found in kind.on_this_machine()]

@@ -45,7 +45,7 @@ from headrace.metrics.headline import candidates
 from headrace.metrics.shown import show
 from headrace.plan.coverage import least_coverage
 from headrace.plan.intervals import Statistic
-from headrace.records.trial_record import NOT_MODELLED
+from headrace.records.trial_record import NO_ENERGY, NOT_MODELLED
 from headrace.study.model import PlanOptions, Price, Repeats, ReportOptions
 
 
@@ -287,7 +287,8 @@ def _left_out(records: Records) -> tuple[LeftOut, ...]:
     for row in trials.to_dict("records"):
         reasons = tuple(text for _, text in row["reasons"])
         if row["status"] != "done":
-            reasons = (row["cause"] or "no cause was recorded", *reasons)
+            # Where a node was lost, the reason repeats the cause.
+            reasons = tuple(dict.fromkeys((row["cause"] or "no cause was recorded", *reasons)))
         status = "invalid" if row["status"] == "done" else row["status"]
         left.append(LeftOut(row["id"], row["levels"], status, reasons))
     return tuple(left)
@@ -345,10 +346,23 @@ def _warnings(records: Records, valid: pd.DataFrame) -> list[str]:
         for code, text in of_trial
         if code == NOT_MODELLED
     ]
-    warnings += dict.fromkeys(told)
+    warnings += [*dict.fromkeys(told), *_without_energy(records)]
     if not len(valid):
         warnings.append("no trial is valid: nothing can be said")
     return warnings
+
+
+def _without_energy(records: Records) -> list[str]:
+    """Return for each meter or channel why it gave no energy, by its first trial without."""
+    told: dict[str, list[str]] = {}
+    for of_trial in records.trials["warnings"]:
+        for code, text in of_trial:
+            if code == NO_ENERGY:
+                told.setdefault(text.partition(":")[0], []).append(text)
+    return [
+        texts[0] + (f" (and alike in {len(texts) - 1} more)" if len(texts) > 1 else "")
+        for texts in told.values()
+    ]
 
 
 def _of_stopping(valid: pd.DataFrame, options: FindOptions) -> list[str]:

@@ -88,6 +88,14 @@ class MeterChannel:
     power_max_w: float = 100_000.0
     """Power that this channel cannot exceed: larger values are implausible."""
 
+    def fits(self, value: float) -> bool:
+        """Return whether a value can be one of this channel; a counter's is judged by its steps."""
+        return self.counter or 0 <= value <= self.power_max_w
+
+    def misfit(self, value_w: float) -> str:
+        """Return why a power that does not fit is discarded."""
+        return "negative" if value_w < 0 else f"more than {self.power_max_w:g} W"
+
     def stuck_after_s(self, value_w: float) -> float:
         """Return how long equal values are believed.
 

@@ -135,7 +135,7 @@ def integrate(
     taken = len(values)
     good = _advancing(values, counts)
     segments = (_of_counter if channel.counter else _of_power)(channel, good, counts)
-    samples = sum(begin_s <= time_s <= end_s for time_s, _ in good)
+    samples = sum(begin_s <= time_s <= end_s for time_s, value in good if channel.fits(value))
     inside = [cut for each in segments if (cut := each.cut(begin_s, end_s)) is not None]
     known = [each for each in inside if each.known]
     counted: _Counted = {
@@ -149,7 +149,8 @@ def integrate(
     }
     if window_s <= 0 or not known:
         why = f"{samples} usable readings while the jobs ran"
-        return Integral(None, None, None, **counted, unmeasured_s=max(window_s, 0), reasons=(why,))
+        reasons = (why, *_discarded(counts, taken))
+        return Integral(None, None, None, **counted, unmeasured_s=max(window_s, 0), reasons=reasons)
     known_s = sum(each.length_s for each in known)
     mean_w = sum(each.energy_j for each in known) / known_s
     # A gap is bridged by what surrounds it; edges and stuck values by the mean.
@@ -187,7 +188,7 @@ def powers(channel: MeterChannel, readings: Iterable[Reading]) -> list[tuple[flo
         return [
             (each.end_s, each.to_w) for each in _of_counter(channel, good, counts) if each.known
         ]
-    return [(time_s, value) for time_s, value in good if 0 <= value <= channel.power_max_w]
+    return [(time_s, value) for time_s, value in good if channel.fits(value)]
 
 
 def _advancing(
@@ -364,12 +365,7 @@ def _reasons(
             f"{' (equal values repeat)' if counts.repeats else ''}; at most "
             f"{100 * UNMEASURED_MOST:g} %"
         )
-    odd = counts.negatives + counts.implausible + counts.clock_jumps
-    if odd > DISCARDED_MOST * taken:
-        found.append(
-            f"{odd} of {taken} readings are negative, implausible or at a time that went back; at "
-            f"most {100 * DISCARDED_MOST:g} %"
-        )
+    found += _discarded(counts, taken)
     if channel.wraps_at_j is not None:
         longest_s = max((each.length_s for each in segments), default=0.0)
         if longest_s * 2 * mean_w > channel.wraps_at_j:
@@ -378,3 +374,16 @@ def _reasons(
                 "reading"
             )
     return found
+
+
+def _discarded(counts: _Counts, taken: int) -> list[str]:
+    """Return why so many readings were discarded, if they were."""
+    odd = {
+        "negative": counts.negatives,
+        "implausible": counts.implausible,
+        "at a time that went back": counts.clock_jumps,
+    }
+    if sum(odd.values()) <= DISCARDED_MOST * taken:
+        return []
+    what = ", ".join(f"{count} {name}" for name, count in odd.items() if count)
+    return [f"of {taken} readings, {what}; at most {100 * DISCARDED_MOST:g} %"]

@@ -102,7 +102,7 @@ class LiveMeters:
                 self.idle[name, channel.name] = integrate(channel, readings, begin_s, end_s)
 
     def errors(self) -> dict[str, str]:
-        """Return what is wrong by meter: its last error, or a value that repeats."""
+        """Return what is wrong by meter: its last error, or a value that repeats or cannot be."""
         found: dict[str, str] = {}
         for name in self.meters:
             error = self._sampler.error(name)
@@ -111,7 +111,9 @@ class LiveMeters:
                 values = [each.power_w for each in readings if each.channel == channel.name]
                 times_s = [each.time_s for each in readings if each.channel == channel.name]
                 last = values[-1] if values else None
-                if error is None and last is not None:
+                if error is None and last is not None and not channel.fits(last):
+                    error = f"{channel.name} says {last:g} W, which is {channel.misfit(last)}"
+                elif error is None and last is not None:
                     same_s = times_s[-1] - times_s[_first_of_run(values)]
                     if same_s > channel.stuck_after_s(last):
                         error = f"{channel.name} has repeated {last:g} W for {same_s:.0f} s"

@@ -24,6 +24,8 @@ LAST_READING_S = 15.0
 
 NO_ANSWER = "it did not answer"
 
+_NOTHING = "it read 0 W all the time: it does not measure, or nothing is behind it"
+
 _LATEST = 4
 """Readings of a channel that are looked at for its present power: a counter needs two."""
 
@@ -209,7 +211,16 @@ def _results(
             for time_s, power_w in powers(channel, history.readings)
         ]
         rows += own
+    if _drew_nothing(found):
+        found = [replace(each, integral=refused(each.integral, (_NOTHING,))) for each in found]
     return found, rows
+
+
+def _drew_nothing(found: Sequence[ChannelResult]) -> bool:
+    """Return whether a meter of machines says that they draw no power. A drive may draw none."""
+    return bool(found) and all(
+        each.integral.mean_power_w == 0 and each.channel.boundary != "device" for each in found
+    )
 
 
 def _integral(channel: MeterChannel, history: History, window: MeterWindow) -> Integral:

@@ -62,6 +62,9 @@ class WorkloadReference(msgspec.Struct, kw_only=True, frozen=True):
 NOT_MODELLED = "not-modelled"
 """Code of a warning: the simulation leaves out something that jobs do."""
 
+NO_ENERGY = "no-energy"
+"""Code of a warning: a meter of the study gave no energy that can be used."""
+
 NODE_LOST = "node-lost"
 """Code of a reason: a node that the trial needs could not be reached, or not any more."""
 

@@ -15,6 +15,7 @@ from headrace.engine.measure.job_pool import JobEnd, PoolResult
 from headrace.engine.measure.node_probes import TrialSamples
 from headrace.engine.measure.outcome import ENDS_THE_RUN, Failure, Outcome, failure_of
 from headrace.engine.measure.prepared_target import PreparedTarget
+from headrace.engine.measure.unmetered import without_energy
 from headrace.engine.measure.verdict import verdict_on
 from headrace.engine.modelled_power import of_probes, power_rows
 from headrace.engine.site_energy import completed
@@ -166,7 +167,7 @@ def _ran(
         validity=Validity(
             valid=bool(good) and not verdict.reasons,
             reasons=tuple(verdict.reasons),
-            warnings=tuple(verdict.warnings),
+            warnings=(*verdict.warnings, *without_energy(outcome.energy)),
         ),
         faults=tuple(outcome.injected),
         teardown_errors=tuple(outcome.teardown_errors),

@@ -53,15 +53,15 @@ def examine(
     """
     found = _ways(cluster)
     with reached(cluster) as nodes:
-        found += [_failure(error) for error in nodes.failures]
-        surveyed = status_of(cluster, nodes.connections)
+        surveyed, lost = status_of(cluster, nodes.connections)
+        failures = [*nodes.failures, *lost]
+        found += [_failure(error) for error in failures]
         wall_s = time.time() - time.monotonic()
         found += diagnose(surveyed, machine_facts(), wall_s, boot_id(), needed)
-        for folder in folders:
-            if nodes.connections:
-                found += _folder(folder, nodes.connections)
-        whole = not nodes.failures
-    return Examination(surveyed, merged(found), whole)
+        there = [each for each in nodes.connections if each.lost is None]
+        for folder in folders if there else ():
+            found += _folder(folder, there)
+    return Examination(surveyed, merged(found), whole=not failures)
 
 
 def not_reached(on: str, error: HeadraceError) -> Examination:

@@ -20,7 +20,7 @@ from typing import NoReturn
 
 import msgspec
 
-from headrace.errors import describe
+from headrace.errors import HeadraceError, describe
 from headrace.jobs import JobOutput, Packet
 from headrace.launchers import (
     Agent,
@@ -337,13 +337,27 @@ def main() -> None:
     answers = os.dup(1)
     os.dup2(2, 1)  # what libraries print is no message
     place = Path(sys.argv[1]) if len(sys.argv) > 1 else None
-    with (
-        Journal.open("a node of a run", place) as journal,
-        contextlib.closing(Local(Launchers())) as local,
-        contextlib.suppress(BrokenPipeError),
-    ):
+    with contextlib.ExitStack() as stack:
+        try:
+            journal = stack.enter_context(Journal.open("a node of a run", place))
+        except HeadraceError as error:
+            return _refuse(0, answers, error)
+        local = stack.enter_context(contextlib.closing(Local(Launchers())))
+        stack.enter_context(contextlib.suppress(BrokenPipeError))
         service = NodeService(journal, local, answers)
         try:
             service.serve(0)
         finally:
             service.end()
+
+
+def _refuse(calls: int, answers: int, error: HeadraceError) -> None:
+    """Tell the engine why there is no node here, and wait until it ends the connection.
+
+    A process that just ended would look like a broken connection.
+    """
+    text = "; ".join(filter(None, (error.message, error.hint)))
+    with contextlib.suppress(OSError):
+        os.write(answers, framed(CallAnswer(0, error=(_name(error), text))))
+        while select.select([calls], [], [], SILENCE_S)[0] and os.read(calls, 1 << 16):
+            pass

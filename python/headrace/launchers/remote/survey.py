@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from headrace.errors import HeadraceError, UsageError
-from headrace.launchers import Clock, Launchers, NodesWanted, kinds, split_on
+from headrace.launchers import Clock, LauncherLostError, Launchers, NodesWanted, kinds, split_on
 from headrace.launchers.batch.options import BatchOptions
 from headrace.launchers.remote.connection import NodeConnection
 from headrace.launchers.remote.launcher import RemoteLauncher
@@ -112,7 +112,8 @@ def survey(
         )
     cluster = cluster_of(on, count, python)
     with reached(cluster) as found:
-        return status_of(cluster, found.connections), found.failures
+        nodes, lost = status_of(cluster, found.connections)
+        return nodes, [*found.failures, *lost]
 
 
 @contextmanager
@@ -153,19 +154,28 @@ def _each_alone(
     return found
 
 
-def status_of(cluster: NamedNodes, connections: list[NodeConnection]) -> list[SurveyedNode]:
-    """Return the status of nodes, all asked at once. Raises LauncherLostError."""
+def status_of(
+    cluster: NamedNodes, connections: list[NodeConnection]
+) -> tuple[list[SurveyedNode], list[HeadraceError]]:
+    """Return the status of nodes, all asked at once, and why others do not say theirs."""
     if not connections:
-        return []
+        return [], []
     with ThreadPoolExecutor(len(connections)) as threads:
-        return list(threads.map(partial(_status, cluster), connections))
-
-
-def _status(cluster: NamedNodes, connection: NodeConnection) -> SurveyedNode:
-    return SurveyedNode(
-        connection.name,
-        connection.hello,
-        connection.clock(),
-        connection.call(NodeService.facts),
-        tuple(connection.call(NodeService.keys)) if cluster.with_dask else (),
+        found = list(threads.map(partial(_status, cluster), connections))
+    return (
+        [each for each in found if isinstance(each, SurveyedNode)],
+        [each for each in found if isinstance(each, HeadraceError)],
     )
+
+
+def _status(cluster: NamedNodes, connection: NodeConnection) -> SurveyedNode | HeadraceError:
+    try:
+        return SurveyedNode(
+            connection.name,
+            connection.hello,
+            connection.clock(),
+            connection.call(NodeService.facts),
+            tuple(connection.call(NodeService.keys)) if cluster.with_dask else (),
+        )
+    except LauncherLostError as error:
+        return error
