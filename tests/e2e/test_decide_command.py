@@ -105,6 +105,15 @@ def test_every_number_of_the_page_leads_to_its_trials(workspace: Workspace, tmp_
         assert said.replace(" ", "\u202f") in text or said in text, said
 
 
+def test_what_is_unknown_is_named_in_words(workspace: Workspace, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert workspace.run("decide", "results", "--html", page).returncode == 0
+    (unknown,) = re.findall(r"Unknown: [^<]+", page.read_text())
+    named = [part.strip().partition(":")[0] for part in unknown.split(";")]
+    assert {"failure during a rebuild", "data losses per year"} <= set(named), named
+    assert not [name for name in named if "_" in name]
+
+
 def test_the_terminal_s_table_fits_80_columns_through_a_pipe(workspace: Workspace) -> None:
     ended = workspace.run("decide", "results", "--offers", "offers.toml", "--want", "cost")
     assert ended.returncode == 0

@@ -21,7 +21,7 @@ from headrace.report.select import series_trials, shown_curves
 from sample_findings import sample_findings, write_series
 from synthetic_records import Truth, plan_of, write_results
 
-PHONE, DESK = 390, 1280
+NARROW, PHONE, DESK = 320, 390, 1280
 DRAWN = "document.documentElement.dataset.drawn !== undefined"
 # Pixels of each figure's canvases that are neither transparent nor white, found through Bokeh's
 # shadow roots.
@@ -88,7 +88,7 @@ def opened(browser: Chromium, page: Path, width: int) -> Chromium:
     return browser
 
 
-@pytest.mark.parametrize("width", [PHONE, DESK])
+@pytest.mark.parametrize("width", [NARROW, PHONE, DESK])
 def test_the_page_is_drawn_fits_and_asks_for_nothing(
     browser: Chromium, report: Path, width: int
 ) -> None:
@@ -108,6 +108,48 @@ def test_the_page_is_drawn_fits_and_asks_for_nothing(
     assert tab.evaluate(wide) == 0
     assert tab.errors() == []
     assert tab.requests() == [report.resolve().as_uri()]
+
+
+@pytest.mark.parametrize("width", [NARROW, PHONE])
+def test_no_metric_makes_the_page_wider_than_a_phone(
+    browser: Chromium, report: Path, width: int
+) -> None:
+    tab = opened(browser, report, width)
+    widths = tab.evaluate("""(async () => {
+      const picker = document.getElementById("pick-metric");
+      const found = {};
+      for (const option of picker.options) {
+        picker.value = option.value;
+        picker.dispatchEvent(new Event("change"));
+        await new Promise((done) => setTimeout(done, 100));
+        found[option.text] = document.documentElement.scrollWidth;
+      }
+      return found;
+    })()""")
+    assert "Throughput, sum of efficiencies (jobs)" in widths
+    assert {name: wide for name, wide in widths.items() if wide > width} == {}
+    assert tab.errors() == []
+
+
+def test_a_phone_that_is_turned_upright_shows_whole_titles(browser: Chromium, report: Path) -> None:
+    tab = opened(browser, report, 844)
+    tab.command(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": NARROW, "height": 844, "deviceScaleFactor": 1, "mobile": True},
+    )
+    tab.wait_for(f"document.documentElement.scrollWidth === {NARROW}")
+    assert tab.evaluate("innerWidth") == NARROW
+
+
+def test_values_on_a_narrow_phone_do_not_cover_each_other(browser: Chromium, report: Path) -> None:
+    tab = opened(browser, report, NARROW)
+    covered = tab.evaluate("""(() => {
+      const cells = [...document.querySelectorAll("table.stack td")].filter((e) => e.offsetParent);
+      const wider = (cell) => [...cell.querySelectorAll(".value, .interval")].some((each) =>
+        each.getBoundingClientRect().right > cell.getBoundingClientRect().right + 1);
+      return cells.filter(wider).map((cell) => cell.innerText);
+    })()""")
+    assert covered == []
 
 
 def test_ticking_a_storage_draws_it(browser: Chromium, report: Path) -> None:

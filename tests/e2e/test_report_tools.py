@@ -90,6 +90,33 @@ def test_tables_are_downloaded_as_csv(browser: Chromium, report: Path) -> None:
     assert float(points[0]["Event rate (events/s)"]) > 10_000
 
 
+def test_a_csv_has_what_the_table_shows(browser: Chromium, report: Path) -> None:
+    """No control, no words run together, and numbers in names stay as they are."""
+    tab = opened(browser, report, DESK)
+    name = "document.querySelector('#curves tbody th[scope=row]')"
+    tab.evaluate(f"{name}.textContent = 'disk 4 128 KiB'")
+    text = tab.evaluate(f"{SAVED}(document.querySelector('#slots button.csv'))")
+    heads, first = list(csv.reader(io.StringIO(text.lstrip("\ufeff"))))[:2]
+    assert heads[:2] == ["Rank", "Storage"]
+    assert first[1] == "disk 4 128 KiB"
+    text = tab.evaluate(f"{SAVED}(document.querySelector('#time button.csv'))")
+    for row in csv.DictReader(io.StringIO(text.lstrip("\ufeff"))):
+        assert row["Evidence"].startswith("2 trials; why: Jobs "), row["Evidence"]
+    text = tab.evaluate(f"{SAVED}(document.querySelector('#choices button.csv'))")
+    heads = next(csv.reader(io.StringIO(text.lstrip("\ufeff"))))
+    assert "Judged against, interval" not in heads
+
+
+def test_the_keyboards_focus_is_seen_on_figures(browser: Chromium, report: Path) -> None:
+    tab = opened(browser, report, DESK)
+    tab.wait_for("document.querySelectorAll('#figure-answer > *').length > 0")
+    tab.evaluate("document.getElementById('copy-ticket').focus()")
+    tab.press("Tab")
+    figure = "document.activeElement.parentElement"  # Bokeh's own element has the focus
+    assert tab.evaluate(f"{figure}.id") == "figure-answer"
+    assert tab.evaluate(f"getComputedStyle({figure}).outlineStyle") == "solid"
+
+
 def test_a_long_table_begins_with_a_few_rows(browser: Chromium, report: Path) -> None:
     tab = opened(browser, report, DESK)
     assert tab.evaluate(VISIBLE) == 12

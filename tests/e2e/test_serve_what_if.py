@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ import pytest
 
 from chromium import Chromium
 from command_server import run_command
+from headrace.document import anchored_path
+from headrace.serving.what_if_pages import measured_points
 from headrace.serving.what_if_study import question_of, study_of
 from served_pages import DESK, PHONE, Served, serving, violations
 from synthetic_records import Truth, plan_of, write_results
@@ -109,6 +112,41 @@ def test_measured_points_of_the_same_job_stand_beside(served: Served, browser: C
     assert "measured: valid trials of One" in browser.evaluate("document.body.innerText")
 
 
+def test_crosses_are_of_as_many_nodes_and_named_by_what_they_are(tmp_path: Path) -> None:
+    cells = [{**cell, "nodes": nodes} for cell in CELLS for nodes in (1, 3)]
+    truth = Truth(provenance="emulated")
+    results = write_results(tmp_path / "r", plan_of(cells, 1), truth)
+    found, how = measured_points(results, "search", 3)
+    assert [slots for slots, *_ in found] == [1.0, 2.0, 4.0] and how == "emulated"
+    one, _ = measured_points(results, "search", 1)
+    assert [slots for slots, *_ in one] == [1.0, 2.0, 4.0] and one != found
+    assert measured_points(results, "search", 2) == ([], "")
+
+
+def test_the_most_slots_are_simulated_too() -> None:
+    for most, slots in ((1, [1]), (4, [1, 2, 4]), (12, [1, 2, 4, 8, 12])):
+        text = study_of(question_of({"most_slots": str(most)}), Path("/")).text
+        assert tomllib.loads(text)["factors"]["slots"] == slots
+
+
+def test_the_band_of_the_price_is_that_of_the_rate(served: Served, browser: Chromium) -> None:
+    """Of any figure, the band's ends over the points; of the price, those of 1 / rate."""
+    browser.open(f"{served.origin}/what-if?ask=1&most_slots=2", DESK)
+    browser.wait_for(ENDED)
+    ends = browser.evaluate("""[...document.querySelectorAll("#answer figure")].map((figure) => {
+      const numbers = (text) => text.trim().split(/[ ,]+/).map(Number);
+      const band = numbers(figure.querySelector(".band").getAttribute("points"));
+      const line = numbers(figure.querySelector(".line").getAttribute("points"));
+      const rows = [...figure.querySelectorAll(".grid")].map((e) =>
+        Number(e.getAttribute("d").match(/ ([0-9.]+)H/)[1]));
+      const zero = Math.max(...rows);
+      return [band[1], band.at(-1)].map((y) => (zero - y) / (zero - line[1]));
+    })""")
+    assert len(ends) == 4
+    assert ends[0] == pytest.approx([1.15, 0.85], abs=0.01)
+    assert ends[3] == pytest.approx([1 / 0.85, 1 / 1.15], abs=0.01)
+
+
 @pytest.mark.parametrize(
     "asked",
     [
@@ -197,6 +235,26 @@ def test_a_question_is_saved_and_simulated(served: Served, browser: Chromium, fo
     assert ended.returncode == 0, ended.stderr
     page = served.get("/results/asked/").text
     assert len(shown) == 2 and "What if: Higgs search" in page
+
+
+def test_a_saved_question_finds_the_files_of_its_study(tmp_path: Path) -> None:
+    """A study elsewhere names its files relative to itself; the saved study lies in another folder
+    and names the same ones."""
+    home = tmp_path / "a $tudy"
+    home.mkdir()
+    study = STUDY.replace("events = 20_000, files = 4", 'files = ["data/*.root", "more.root"]')
+    study = study.replace('machine = "dell-r210"', 'machine = "nodes/mine.toml"')
+    root = tmp_path / "results"
+    made = write_results(root / "one", plan_of(CELLS, 1), Truth(), title="One", study_text=study)
+    header = json.loads((made / "results.json").read_text())
+    (made / "results.json").write_text(json.dumps({**header, "base": str(home)}))
+    asked = question_of({"job": "study/search/one", "site": "study/one"})
+    saved = tomllib.loads(study_of(asked, root).text)
+    found = [
+        anchored_path(root, each).relative_to(home).as_posix()
+        for each in (*saved["workload"]["job"]["data"]["files"], saved["site"]["node"]["machine"])
+    ]
+    assert found == ["data/*.root", "more.root", "nodes/mine.toml"]
 
 
 def test_only_the_servers_own_form_saves(served: Served, folder: Path) -> None:

@@ -82,6 +82,8 @@ def test_more_slots_are_wanted_when_the_most_are_still_fed(tmp_path: Path) -> No
     _, said = found(tmp_path, ONE[:2])
     assert said.action == "Run 2 slots of higgs on disk; more were not tried."
     assert said.measure_next[0] == "More slots: 2 are still fed. Try 4 and 8 slots."
+    _, said = found(tmp_path / "one", ONE[:1])
+    assert said.measure_next[0] == "More slots: 1 is still fed. Try 2 and 4 slots."
 
 
 def test_an_interval_with_other_numbers_of_slots_wants_more_repeats(tmp_path: Path) -> None:

@@ -161,6 +161,11 @@ def own_quantity(name: str) -> Quantity:
     return _OWN[name]
 
 
+def own_title(name: str) -> str:
+    """Return the title of a quantity of a configuration by the name of its value."""
+    return next((each.title for each in _OWN.values() if each.name == name), name)
+
+
 def metric_quantity(name: str) -> Quantity:
     """Return the quantity of a metric of the records, by the metric's name."""
     metric = metric_of(name)

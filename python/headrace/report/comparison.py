@@ -213,7 +213,7 @@ def render_comparison(comparison: Comparison, folder_a: str = "", folder_b: str 
             data=json.dumps({"figures": items}, separators=(",", ":"), allow_nan=False).replace(
                 "<", "\\u003c"
             ),
-            script=asset("comparison.js"),
+            script=f"{asset('titles.js')}\n{asset('comparison.js')}",
         )
     )
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from headrace.decision.answer import DecisionAnswer
 from headrace.decision.candidates import Candidate
 from headrace.decision.choose import JudgedConfiguration
-from headrace.decision.wishes import Quantity, own_quantity
+from headrace.decision.wishes import Quantity, own_quantity, own_title
 from headrace.errors import MissingError
 from headrace.palette import CURVE_COLOURS, GREY
 from headrace.report.decision import (
@@ -198,18 +198,10 @@ def _unknown(answer: DecisionAnswer) -> list[str]:
         return []
     names = dict.fromkeys(name for each in judged for name in each.candidate.costs.unknown)
     return [
-        f"{_title(name)}: {judged[0].candidate.costs.unknown[name]}"
+        f"{own_title(name)}: {judged[0].candidate.costs.unknown[name]}"
         for name in names
         if all(name in each.candidate.costs.unknown for each in judged)
     ]
-
-
-def _title(name: str) -> str:
-    for word in ("price", "cost", "usable", "power", "energy", "co2", "space", "life", "failures"):
-        quantity = own_quantity(word)
-        if quantity.name == name:
-            return quantity.title
-    return name
 
 
 # -- plot --

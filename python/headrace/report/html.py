@@ -276,7 +276,7 @@ def render(
         series_figures=series_figures,
         bokeh=bokeh_json.script(),
         script=asset("report.js"),
-        tools=asset("tools.js"),
+        tools=f"{asset('titles.js')}\n{asset('tools.js')}",
         data=data,
         **first_screen.template_values(findings, first, shown, metrics),
         **_answers_of(findings),

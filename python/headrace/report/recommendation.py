@@ -238,7 +238,8 @@ def _next(findings: Findings, curve: Curve, mine: list[Curve]) -> list[str]:
         found.append(f"{loads_again} {noun}s again: no trial with them is valid.")
     elif fed is not None and fed.censored and fed.slots:
         more = f"{2 * fed.slots} and {4 * fed.slots} {noun}s"
-        found.append(f"More {noun}s: {fed.slots} are still fed. Try {more}.")
+        are = "is" if fed.slots == 1 else "are"
+        found.append(f"More {noun}s: {fed.slots} {are} still fed. Try {more}.")
     elif fed is not None and not fed.slots and fed.smallest > 1:
         found.append(f"Fewer than {fed.smallest} {noun}s.")
     elif fed is not None and fed.slots:

@@ -19,8 +19,8 @@ class WhatIfCurve:
     title: str
     points: Sequence[tuple[float, float]]
     measured: Sequence[tuple[float, float]] = ()
-    band: float = 0.0
-    """Relative error, drawn as a band around the points."""
+    band: tuple[float, float] | None = None
+    """Factors of the lower and the upper end of a band around the points: the error."""
     most: float | None = None
     """Largest value that is possible."""
 
@@ -30,9 +30,8 @@ class WhatIfCurve:
         if not seen:
             return Markup("")
         right = max(x for x, _ in seen)
-        ticks = ticks_of(
-            max(y for _, y in seen) * (1 + self.band) if self.most is None else self.most
-        )
+        _, upper = self.band or (1.0, 1.0)
+        ticks = ticks_of(max(y for _, y in seen) * upper if self.most is None else self.most)
         top = ticks[-1] or 1.0
 
         def place(x: float, y: float) -> tuple[float, float]:
@@ -48,8 +47,9 @@ class WhatIfCurve:
     def _marks(self, place: Callable[[float, float], tuple[float, float]]) -> list[str]:
         parts: list[str] = []
         if self.band and len(self.points) > 1:
-            upper = [place(x, y * (1 + self.band)) for x, y in self.points]
-            lower = [place(x, y * (1 - self.band)) for x, y in reversed(self.points)]
+            low, high = self.band
+            upper = [place(x, y * high) for x, y in self.points]
+            lower = [place(x, y * low) for x, y in reversed(self.points)]
             parts.append(f'<polygon class="band" points="{_path([*upper, *lower])}"/>')
         line = [place(x, y) for x, y in self.points]
         parts.append(f'<polyline class="line" points="{_path(line)}"/>')

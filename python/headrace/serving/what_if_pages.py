@@ -42,8 +42,9 @@ _STUDIES_AT_MOST = 50
 _NAME = re.compile(r"[\w-][\w.-]{0,79}", re.ASCII)
 BAND_TEXT = (
     f"The band is ± {100 * ASSUMED_MODEL_ERROR:.0f} %: what headrace decide assumes of the model "
-    "where nothing was compared. Whole jobs that were measured and simulated (docs/accuracy.md) "
-    "differ less. For the error here, save the study, run it, and use headrace compare --model."
+    "where nothing was compared; the price has that of its rate. Whole jobs that were measured "
+    "and simulated (docs/accuracy.md) differ less. For the error here, save the study, run it, "
+    "and use headrace compare --model."
 )
 
 
@@ -125,7 +126,8 @@ class WhatIfPages:
         ]
 
     def _measured(self, question: Question) -> tuple[list[MeasuredPoint], str]:
-        """Return the valid measured points of the results that the job is of, and their title."""
+        """Return the valid measured points of the results that the job is of, with as many nodes,
+        and what they are."""
         kind, _, rest = question.job.partition("/")
         workload, _, name = rest.partition("/")
         if kind != "study":
@@ -133,26 +135,31 @@ class WhatIfPages:
         folder = named_folder(self._root, name)
         if folder.engine == "simulate":
             return [], ""
-        return measured_points(folder.path, workload), folder.title
+        found, how = measured_points(folder.path, workload, question.nodes)
+        nodes = "1 node" if question.nodes == 1 else f"{question.nodes} nodes"
+        return found, f"{how}: valid trials of {folder.title} with {nodes}"
 
 
 MeasuredPoint = tuple[float, float | None, float | None, float | None]
 """Slots of a node, events per second, efficiency, Wh per job."""
 
 
-def measured_points(results: Path, workload: str) -> list[MeasuredPoint]:
-    """Return the valid trials of a workload."""
+def measured_points(results: Path, workload: str, nodes: int) -> tuple[list[MeasuredPoint], str]:
+    """Return the valid trials of a workload on so many nodes, and whether they are measured or
+    emulated."""
     from headrace.analysis.read import read
 
     found: list[MeasuredPoint] = []
+    how: set[str] = set()
     for row in read(results).trials.to_dict("records"):
-        if row["valid"] and row["workload"] == workload:
+        if row["valid"] and row["workload"] == workload and row["nodes"] == nodes:
+            how.add(row["provenance"])
             rate, efficiency, wh = (
                 row["metrics"].get(name)
                 for name in ("events_per_s", "efficiency", "energy_wh_per_job")
             )
             found.append((float(row["slots"]), rate, efficiency, wh))
-    return found
+    return found, " and ".join(sorted(how))
 
 
 def _same(values: Sequence[str]) -> list[tuple[str, str]]:
@@ -166,7 +173,7 @@ def _answer(question: Question, run: WhatIfRun, measured: list[MeasuredPoint], t
         [(each[0], value) for each in measured if (value := each[number]) is not None]
         for number in (1, 2, 3)
     ]
-    error = ASSUMED_MODEL_ERROR
+    error = (1 - ASSUMED_MODEL_ERROR, 1 + ASSUMED_MODEL_ERROR)
     curves = [
         WhatIfCurve("Events per second", _of(good, "events_per_s"), crosses[0], error),
         WhatIfCurve("Job efficiency", _of(good, "efficiency"), crosses[1], error, 1.0),
@@ -174,7 +181,8 @@ def _answer(question: Question, run: WhatIfRun, measured: list[MeasuredPoint], t
     ]
     if price is not None:
         paid = [(x, price * 1000 / y) for x, y in _of(good, "events_per_s") if y]
-        curves.append(WhatIfCurve(price_title, paid, (), error))
+        # A rate that is 15 % lower is a price that is 18 % higher.
+        curves.append(WhatIfCurve(price_title, paid, (), (1 / error[1], 1 / error[0])))
     return pages.fragment(
         "what_if_part.html.j2", problem=run.problem, hint=run.hint,
         curves=[curve for curve in curves if curve.points], measured=title if measured else "",

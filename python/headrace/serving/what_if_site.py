@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from typing import Any, cast
+
+from pydantic import BaseModel
 
 from headrace.catalog import names
+from headrace.catalog.write_cache import stated_cache
+from headrace.document import anchored_path
 from headrace.errors import UsageError
+from headrace.records.store import read_header
 from headrace.serving.folders import inside, is_text, named_folder, results_folders
 from headrace.site import OF_WORKLOADS
+from headrace.study.fields import anchored_fields, entry_names, with_level
 
 SITES_AT_MOST = 100
 _LARGEST = 1 << 20
@@ -27,6 +35,40 @@ def inline(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(inline(each) for each in value)}]"  # pyright: ignore
     return json.dumps(value, ensure_ascii=False)
+
+
+def named_from_anywhere(written: Table, base: Path, model: type[BaseModel] | None = None) -> Table:
+    """Return a table of a study with absolute paths: the new study may lie in another folder.
+
+    `model` names the fields that are paths; entries of the catalog may be files in any table.
+    A path that cannot be resolved is kept, and refused where the study is read.
+    """
+    found = written if model is None else anchored_fields(model, written, base)[0]
+    for place, _, name in entry_names(found):
+        file, cache_state = stated_cache(name)
+        with contextlib.suppress(ValueError):
+            if file.endswith(".toml"):
+                state = "" if cache_state is None else f" write-cache={cache_state}"
+                found = with_level(found, place, f"{anchored_path(base, file)}{state}")
+    return _with_dollars(written, found)
+
+
+def _with_dollars(written: Any, anchored: Any) -> Any:
+    """Return what was anchored with the dollar signs of its paths doubled, as a study has them."""
+    if written == anchored:
+        return anchored
+    if isinstance(anchored, dict):
+        pairs = cast("dict[str, Any]", anchored).items()
+        return {key: _with_dollars(written.get(key), value) for key, value in pairs}
+    if isinstance(anchored, list):
+        both = zip(written, cast("list[Any]", anchored), strict=True)
+        return [_with_dollars(*each) for each in both]
+    return in_study(anchored)
+
+
+def in_study(path: object) -> str:
+    """Return a path as the text of a study file that means it."""
+    return str(path).replace("$", "$$")
 
 
 def offered_sites(root: Path) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -62,7 +104,7 @@ def site_lines(site: str, root: Path, nodes: int, link: str, workload: str) -> l
         node: Table = {"machine": name, "count": nodes}
         more: Table = {}
     else:
-        found = _site_of(_file_of(kind, name, root))
+        found = named_from_anywhere(*_site_and_base(kind, name, root))
         if not found:
             raise UsageError(
                 f"site {site}: there is no such site, or not any more",
@@ -96,10 +138,13 @@ def _calibration(known: Mapping[str, object], workload: str) -> Table:
     return kept
 
 
-def _file_of(kind: str, name: str, root: Path) -> Path:
+def _site_and_base(kind: str, name: str, root: Path) -> tuple[Table, Path]:
+    """Return a `[site]`, and what its relative paths refer to."""
     if kind == "study":
-        return named_folder(root, name).path / "study.toml"
-    return inside(root, name)
+        folder = named_folder(root, name).path
+        return _site_of(folder / "study.toml"), Path(read_header(folder).base)
+    file = inside(root, name)
+    return _site_of(file), file.parent
 
 
 def _site_of(file: Path) -> Table:

@@ -6,11 +6,13 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from headrace.catalog import names
 from headrace.errors import UsageError
 from headrace.serving.folders import inside, is_text, named_folder
-from headrace.serving.what_if_site import inline, site_lines
+from headrace.serving.what_if_site import in_study, inline, named_from_anywhere, site_lines
+from headrace.workloads import kinds
 
 SLOTS = (1, 2, 4, 8, 16, 32, 64)
 NODES_AT_MOST = 1000
@@ -131,7 +133,8 @@ class WrittenStudy:
 def study_of(question: Question, root: Path) -> WrittenStudy:
     """Return the study file of a question. Raises UsageError for a job that is not there."""
     workload, base, title = _workload(question, root)
-    slots = [each for each in SLOTS if each <= question.most_slots]
+    most = question.most_slots
+    slots = [*(each for each in SLOTS if each < most), most]
     raid = (
         ""
         if question.raid == "none"
@@ -177,7 +180,7 @@ def _workload(question: Question, root: Path) -> tuple[str, Path, str]:
     if kind == "catalog" and name in names("profiles"):
         return f'kind = "replay"\nprofile = {inline(name)}', root.resolve(), name
     if kind == "file" and inside(root, name).is_file():
-        path = inline(str(inside(root, name)))
+        path = inline(in_study(inside(root, name)))
         return f'kind = "replay"\nprofile = {path}', root.resolve(), name
     if kind == "study":
         return _workload_of_results(name, root)
@@ -195,8 +198,12 @@ def _workload_of_results(name: str, root: Path) -> tuple[str, Path, str]:
     table = _workloads(folder.path).get(workload)
     if not isinstance(table, dict):
         raise UsageError(f"{folder.name}: its study has no workload {workload}")
-    lines = [f"{key} = {inline(value)}" for key, value in table.items()]
-    return "\n".join(lines), Path(read_header(folder.path).base), f"{workload} of {folder.title}"
+    base = Path(read_header(folder.path).base)
+    written = cast("dict[str, object]", table)
+    kind = kinds().get(str(written.get("kind")))
+    written = named_from_anywhere(written, base, None if kind is None else kind.Options)
+    lines = [f"{key} = {inline(value)}" for key, value in written.items()]
+    return "\n".join(lines), base, f"{workload} of {folder.title}"
 
 
 def _workloads(results: Path) -> dict[str, object]:

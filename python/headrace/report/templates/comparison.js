@@ -2,6 +2,6 @@
 "use strict";
 (async () => {
   const page = JSON.parse(document.getElementById("headrace-data").textContent);
-  for (const item of page.figures) await Bokeh.embed.embed_item(item, item.target_id);
+  for (const item of page.figures) await headraceTitles.embed(item, document.getElementById(item.target_id));
   document.documentElement.dataset.drawn = page.figures.length;
 })();

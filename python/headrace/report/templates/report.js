@@ -8,9 +8,7 @@
   for (const item of [...page.figures, ...page.series_figures.map((entry) => entry.item)]) {
     const target = document.getElementById(item.target_id);
     if (!target) continue;
-    const view = await Bokeh.embed.embed_item(item, item.target_id);
-    // What came back is the view of the plot, or (by version) a manager of views that holds it.
-    plots[item.target_id] = view.model ?? view.roots[0].model;
+    plots[item.target_id] = await headraceTitles.embed(item, target);
   }
 
   // On a phone rows become blocks (report.css); roles keep them a table for those who hear the page.
@@ -126,7 +124,8 @@
     plot.y_range.end = top > 0 ? top * 1.06 : 1;
     plot.left[0].axis_label = axisTitle(shown, prefix);
     plot.below[0].axis_label = axis;
-    plot.title.text = `${shown.title} against ${axis.startsWith("Clients") ? "clients" : "slots"}`;
+    const against = axis.startsWith("Clients") ? "clients" : "slots";
+    headraceTitles.set(plot, document.getElementById(element), `${shown.title} against ${against}`);
   }
 
   function drawAll() {

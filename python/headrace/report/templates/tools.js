@@ -3,14 +3,18 @@
 function headraceTools() {
   const AT_FIRST = 12;
   // Numbers as programs read them: no narrow spaces between thousands, a plain minus.
-  const plain = (text) => text.replace(/[\u202f\u00a0]/g, " ").replace(/(\d) (?=\d{3}(\D|$))/g, "$1").replace(/\u2212/g, "-").replace(/\s+/g, " ").trim();
+  const plain = (text) => text.replace(/(\d)\u202f(?=\d{3}(\D|$))/g, "$1").replace(/[\u202f\u00a0]/g, " ").replace(/\u2212/g, "-").replace(/\s+/g, " ").trim();
   const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const shown = (row) => !row.closest("[hidden]") && !row.hasAttribute("data-filtered");
 
   function cellText(cell) {
     const copy = cell.cloneNode(true);
     for (const extra of copy.querySelectorAll(".mark, .interval, .bar, .sign, details ul, input")) extra.remove();
-    return plain(copy.textContent);
+    for (const part of copy.querySelectorAll("details, details ~ .small")) {
+      const [title, ...more] = [...part.children].map((each) => plain(each.textContent));
+      part.replaceWith(`; ${more.length ? `${title}: ${more.join(" ")}` : plain(part.textContent)}`);
+    }
+    return plain(copy.textContent).replace(/^; /, "").replaceAll(" ;", ";");
   }
   const intervalText = (cell) => plain([...cell.querySelectorAll(".interval")].map((each) => each.textContent).join("; "));
 
@@ -34,8 +38,13 @@ function headraceTools() {
     }
     const grouped = rows.some(([name]) => name);
     const wide = heads.map((_, at) => rows.some(([, cells]) => cells[at]?.querySelector(".interval")));
-    const line = (first, one, two) => [...(grouped ? [first] : []), ...heads.flatMap((_, at) => (wide[at] ? [one(at), two(at)] : [one(at)]))];
-    const lines = [line("Storage", (at) => heads[at], (at) => `${heads[at]}, interval`)];
+    // What is below a value is its interval, or words about it.
+    const notes = heads.map((_, at) => rows.every(([, cells]) => !cells[at]?.querySelector(".interval:not(.wrap)")));
+    // Boxes to tick are a control of the page.
+    const ticked = table.querySelector("td.tick")?.cellIndex ?? -1;
+    const columns = heads.map((_, at) => at).filter((at) => at !== ticked);
+    const line = (first, one, two) => [...(grouped ? [first] : []), ...columns.flatMap((at) => (wide[at] ? [one(at), two(at)] : [one(at)]))];
+    const lines = [line("Storage", (at) => heads[at], (at) => `${heads[at]}, ${notes[at] ? "note" : "interval"}`)];
     for (const [name, cells] of rows) {
       lines.push(line(name, (at) => (cells[at] ? cellText(cells[at]) : ""), (at) => (cells[at] ? intervalText(cells[at]) : "")));
     }
