@@ -5,6 +5,7 @@ Messages name the lines, which are found when the first is wanted.
 
 from __future__ import annotations
 
+import codecs
 import math
 import os
 import re
@@ -59,9 +60,9 @@ class Document:
         return 0
 
     def problem(
-        self, path: FieldPath, problem: str, *, given: object = "", allowed: str = ""
+        self, path: FieldPath, problem: str, *, given: object = None, allowed: str = ""
     ) -> FileProblem:
-        """Return a problem of this file at a field."""
+        """Return a problem of this file at a field. `given` is None when there is no value."""
         return FileProblem(self.file, self.line(path), dotted(path), shown(given), problem, allowed)
 
 
@@ -78,8 +79,8 @@ def _printable(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value as shown to the user: in TOML's notation, shortened."""
-    if value == "" or value is None:
+    """Return a value as shown to the user: in TOML's notation, shortened; nothing for None."""
+    if value is None:
         return ""
     text = _in_toml(value)
     text = _printable(text[:81])
@@ -159,6 +160,7 @@ def parse_document(raw: bytes, file: Path) -> Document:
     Raises StudyError when it is not TOML, or holds values that no field of Headrace accepts (see
     `_refused`), so that later code need not check for them.
     """
+    raw = raw.removeprefix(codecs.BOM_UTF8)  # editors on Windows write it
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -173,17 +175,19 @@ def parse_document(raw: bytes, file: Path) -> Document:
         ) from None
     except (RecursionError, ValueError) as error:
         # Python's own limits: about a thousand levels of nesting, 4300 digits per number.
-        nested = isinstance(error, RecursionError)
-        problem = "nested too deeply" if nested else "a number has too many digits"
-        raise StudyError([FileProblem(file, 0, "", "", problem)]) from None
-    places = list(_containers(values))
-    deep = [path for path, _ in places if len(path) > MOST_NESTED]
-    if deep:  # the search for lines is recursive
-        allowed = f"at most {MOST_NESTED} tables and arrays in each other"
+        document = Document(file, {}, raw)
+        if isinstance(error, RecursionError):
+            raise StudyError([_too_deep(document, max(document.lines, key=len))]) from None
+        long = re.search(r"[0-9_]{4300,}", text)
+        line = text.count("\n", 0, long.start()) + 1 if long else 0
         raise StudyError(
-            [FileProblem(file, 0, dotted(deep[0][:3]), "", "nested too deeply", allowed)]
-        )
+            [FileProblem(file, line, "", "", "a number has too many digits")]
+        ) from None
+    places = list(_containers(values))
     document = Document(file, values, raw)
+    deep = next((path for path, _ in places if len(path) > MOST_NESTED), None)
+    if deep is not None:
+        raise StudyError([_too_deep(document, deep)])
     problems = [
         document.problem((*path, key), problem, given=value, allowed=allowed)
         for path, items in places
@@ -194,6 +198,12 @@ def parse_document(raw: bytes, file: Path) -> Document:
     if problems:
         raise StudyError(problems)
     return document
+
+
+def _too_deep(document: Document, path: FieldPath) -> FileProblem:
+    allowed = f"at most {MOST_NESTED} tables and arrays in each other"
+    line, field = document.line(path), dotted(path[:3])
+    return FileProblem(document.file, line, field, "", "nested too deeply", allowed)
 
 
 def _containers(

@@ -24,6 +24,11 @@ from headrace.currencies import currency_code
 from headrace.site import Section
 from headrace.units import Bytes, BytesPerS
 
+MOST_MONEY = 1e12
+"""Highest price of a part, in any currency: far above it, sums lose what other parts cost."""
+MOST_PARTS = 1_000_000
+"""Parts of one kind of a target."""
+
 
 def _date(value: object) -> str:
     """Return the text of a date given as TOML date, `2026`, `"2026-11"` or `"2026-11-01"`.
@@ -51,11 +56,11 @@ Date = Annotated[
 class Offer(Section):
     """The price of one part."""
 
-    price: float = Field(ge=0, description="of one")
+    price: float = Field(ge=0, le=MOST_MONEY, description="of one")
     currency: Currency | None = Field(None, description="the file's currency when not given")
     date: Date = Field(description='of the offer: "2026-11-01", "2026-11" or 2026')
-    rack_units: float = Field(0.0, ge=0)
-    warranty_years: float | None = Field(None, ge=0)
+    rack_units: float = Field(0.0, ge=0, le=1000)
+    warranty_years: float | None = Field(None, ge=0, le=100)
 
 
 class DriveOffer(Offer):
@@ -69,13 +74,13 @@ class DriveOffer(Offer):
     capacity: Bytes | None = Field(None, gt=0, description="the catalog's when not given")
     endurance: Bytes | None = Field(None, gt=0, description="bytes that may be written in its life")
     write_amplification: float | None = Field(
-        None, ge=1, description="bytes that flash writes per byte written to the drive"
+        None, ge=1, le=1000, description="bytes that flash writes per byte written to the drive"
     )
     failures_per_year: float | None = Field(
-        None, ge=0, le=1, description="annualised failure rate (AFR): 0.01 is 1 %"
+        None, ge=0, lt=1, description="annualised failure rate (AFR): 0.01 is 1 %"
     )
     rebuild_rate: BytesPerS | None = Field(
-        None, gt=0, description="rate at which a failed drive's data are written to a new one"
+        None, ge=1000, description="rate at which a failed drive's data are written to a new one"
     )
 
     @property
@@ -110,36 +115,41 @@ def catalog_price(drive: str) -> dict[str, object] | None:
 class MachineOffer(Offer):
     """`[node.NAME]`, `[server.NAME]`: a machine without the drives that have offers."""
 
-    power: float | None = Field(None, ge=0, description="mean power in W, where none was recorded")
+    power: float | None = Field(
+        None, ge=0, le=1e6, description="mean power in W, where none was recorded"
+    )
 
 
 class SwitchOffer(Offer):
     """`[switch.NAME]`: a switch; as many as the ports of nodes and servers need."""
 
-    ports: int = Field(gt=0)
-    power: float = Field(0.0, ge=0, description="mean power in W")
+    ports: int = Field(gt=0, le=100_000)
+    power: float = Field(0.0, ge=0, le=1e6, description="mean power in W")
 
 
 class Electricity(Section):
     """`[electricity]`: price and emissions of a kWh."""
 
-    price: float = Field(ge=0, description="of a kWh, in the file's currency")
-    co2: float | None = Field(None, ge=0, description="grams of CO2 per kWh")
+    price: float = Field(ge=0, le=1e6, description="of a kWh, in the file's currency")
+    co2: float | None = Field(None, ge=0, le=10_000, description="grams of CO2 per kWh")
 
 
 class ExchangeRate(Section):
     """`[rates]`: what one unit of another currency costs in the file's currency."""
 
-    rate: float = Field(gt=0)
+    rate: float = Field(ge=1e-6, le=1e6)
     date: Date
+
+
+PartCount = Annotated[int, Field(ge=0, le=MOST_PARTS)]
 
 
 class Parts(Section):
     """`[target.NAME]`: what a target of a study is made of, where its record does not say."""
 
-    drives: dict[str, int] = Field(default_factory=dict[str, int])
-    nodes: dict[str, int] = Field(default_factory=dict[str, int])
-    servers: dict[str, int] = Field(default_factory=dict[str, int])
+    drives: dict[str, PartCount] = Field(default_factory=dict[str, int])
+    nodes: dict[str, PartCount] = Field(default_factory=dict[str, int])
+    servers: dict[str, PartCount] = Field(default_factory=dict[str, int])
     usable: Bytes | None = Field(None, gt=0, description="bytes of data that it holds")
 
 
@@ -152,6 +162,7 @@ class Offers(Section):
     pue: float | None = Field(
         None,
         ge=1,
+        le=100,
         description="power usage effectiveness: multiplies the power of records that do not have "
         "the facility's overhead",
     )

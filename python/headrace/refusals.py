@@ -141,7 +141,10 @@ def _quantities(annotation: Any) -> list[QuantityField]:
 
 
 def annotation_of(model: type[BaseModel], names: list[str]) -> Any:
-    """Return the type of a field by its path through nested models; None when unknown."""
+    """Return the type of a field by its path through nested models; None when unknown.
+
+    A table of tables by name, such as `[site.server.NAME]`, takes any name.
+    """
     if not names or names[0] not in model.model_fields:
         return None
     field = model.model_fields[names[0]]
@@ -151,7 +154,29 @@ def annotation_of(model: type[BaseModel], names: list[str]) -> Any:
     if len(names) == 1:
         return whole
     inner = [annotation_of(each, names[1:]) for each in nested_models(field.annotation)]
+    for named in _named(field.annotation):
+        found = [annotation_of(each, names[2:]) for each in nested_models(named)]
+        inner += [named] if len(names) == 2 else found
     return next((each for each in inner if each is not None), None)
+
+
+def fields_of(model: type[BaseModel], names: list[str]) -> list[str]:
+    """Return the fields that the table at a path may have, through nested models and tables by
+    name; of every form that it may have."""
+    if not names:
+        return list(model.model_fields)
+    annotation = annotation_of(model, names)
+    found = [name for each in nested_models(annotation) for name in each.model_fields]
+    return list(dict.fromkeys(found))
+
+
+def _named(annotation: Any) -> list[Any]:
+    """Return the types of the values of a table by names, of every member of a union."""
+    if typing.get_origin(annotation) is dict:
+        return [typing.get_args(annotation)[1]]
+    if typing.get_origin(annotation) in (list, tuple, set, frozenset):
+        return []
+    return [named for inner in typing.get_args(annotation) for named in _named(inner)]
 
 
 def nested_models(annotation: Any) -> list[type[BaseModel]]:

@@ -44,6 +44,10 @@ _READ_AHEAD_RULES = (
 )
 
 
+MOST_CORES = 4096
+"""Of a node or server."""
+
+
 class Section(BaseModel):
     """Base of every table of a study file: unknown fields are refused."""
 
@@ -165,6 +169,7 @@ class SiteLink(Section):
     latency: Seconds = Field(
         0.0,
         ge=0,
+        le=60,
         description="one way; measured links need the kernel's netem for it, 0 leaves the "
         "machine's own",
     )
@@ -193,6 +198,7 @@ class SiteNodes(Section):
     cores: int | None = Field(
         None,
         ge=1,
+        le=MOST_CORES,
         description="processors of a node; measured: that many of this machine's, shared when "
         "they run out",
     )
@@ -213,7 +219,7 @@ class SiteSwitch(Section):
 
     switch: str | None = Field(None, description="a switch of the catalog")
     power: float | None = Field(
-        None, ge=0, description="mean power of one in W, if not by `switch`"
+        None, ge=0, le=1e6, description="mean power of one in W, if not by `switch`"
     )
     count: int = Field(1, ge=1, le=MOST_HOSTS)
 
@@ -230,7 +236,9 @@ class SiteServer(Section):
     machine: str | None = Field(
         None, description="a machine of the catalog (simulated and priced, not built)"
     )
-    cores: int | None = Field(None, ge=1, description="measured: processors that it may use")
+    cores: int | None = Field(
+        None, ge=1, le=MOST_CORES, description="measured: processors that it may use"
+    )
     memory: Bytes | None = Field(
         None, gt=0, description="measured: memory of the server with its page cache (needs root)"
     )
@@ -263,43 +271,51 @@ class TargetCalibration(Section):
     """
 
     drive_read: Seconds | None = Field(
-        None, ge=0, description="time that the drive's controller takes for a read"
+        None, ge=0, le=60, description="time that the drive's controller takes for a read"
     )
     drive_write: Seconds | None = Field(
-        None, ge=0, description="time that the drive's controller takes for a write (SSDs)"
+        None, ge=0, le=60, description="time that the drive's controller takes for a write (SSDs)"
     )
     drive_rate: BytesPerS | None = Field(
-        None, gt=0, description="of an SSD's link; of a disk's outermost zone, the others with it"
+        None,
+        ge=LEAST_LINK_BYTES_PER_S,
+        description="of an SSD's link; of a disk's outermost zone, the others with it",
     )
     network_latency: Seconds | None = Field(
-        None, ge=0, description="one way, of each port between nodes and servers"
+        None, ge=0, le=60, description="one way, of each port between nodes and servers"
     )
     network_rate: BytesPerS | None = Field(
-        None, gt=0, description="of each port of nodes and servers"
+        None, ge=LEAST_LINK_BYTES_PER_S, description="of each port of nodes and servers"
     )
     server_request: Seconds | None = Field(
-        None, ge=0, description="CPU time of a request on a data server"
+        None, ge=0, le=60, description="CPU time of a request on a data server"
     )
     server_rate: BytesPerS | None = Field(
-        None, gt=0, description="bytes that a core of a data server handles in a second"
+        None,
+        ge=LEAST_LINK_BYTES_PER_S,
+        description="bytes that a core of a data server handles in a second",
     )
     client_request: Seconds | None = Field(
-        None, ge=0, description="CPU time of a request on the client, charged to the job"
+        None, ge=0, le=60, description="CPU time of a request on the client, charged to the job"
     )
     client_delay: Seconds | None = Field(
-        None, ge=0, description="delay of a request on the client that takes no CPU of the job"
+        None,
+        ge=0,
+        le=60,
+        description="delay of a request on the client that takes no CPU of the job",
     )
     client_start: Seconds | None = Field(
         None,
         ge=0,
+        le=3600,
         description="wait of a process until its client of the service has started, connected and "
         "logged in, before the first file is opened",
     )
     client_start_cpu: Seconds | None = Field(
-        None, ge=0, description="CPU time of that, charged to the job"
+        None, ge=0, le=3600, description="CPU time of that, charged to the job"
     )
     server_open: Seconds | None = Field(
-        None, ge=0, description="time of a metadata server for each request of an open"
+        None, ge=0, le=60, description="time of a metadata server for each request of an open"
     )
     create: float | None = Field(None, ge=0.001, le=1000, description=_CREATE)
     open_round_trips: int | None = Field(
@@ -357,10 +373,12 @@ class SiteCalibration(Section):
         "multiplied by a factor drawn uniformly from 1 - share to 1 + share",
     )
     call: Seconds | None = Field(
-        None, ge=0, description="CPU time of a read or write call on a node"
+        None, ge=0, le=60, description="CPU time of a read or write call on a node"
     )
     copy_rate: BytesPerS | None = Field(
-        None, gt=0, description="bytes that a node's core copies from its page cache in a second"
+        None,
+        ge=LEAST_LINK_BYTES_PER_S,
+        description="bytes that a node's core copies from its page cache in a second",
     )
     create: float | None = Field(
         None,
@@ -480,8 +498,12 @@ class Site(Section):
     switch: str | SiteSwitch | None = Field(
         None, description="switches: a name of the catalog, or a table with `power`, `count`"
     )
-    pue: float = Field(1.0, ge=1, description="power usage effectiveness: all power over IT power")
-    co2: float | None = Field(None, ge=0, description="grams of CO2 per kWh of electricity")
+    pue: float = Field(
+        1.0, ge=1, le=100, description="power usage effectiveness: all power over IT power"
+    )
+    co2: float | None = Field(
+        None, ge=0, le=10_000, description="grams of CO2 per kWh of electricity"
+    )
     calibration: SiteCalibration | None = Field(
         None, description="simulated: values learnt by headrace calibrate"
     )

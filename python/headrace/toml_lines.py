@@ -9,9 +9,14 @@ import tree_sitter_toml
 
 FieldPath = tuple[str | int, ...]
 
+DEEPEST = 34
+"""Length of the longest paths with a line of their own: what is deeper is refused
+(`headrace.document`). The search is recursive and must end before Python's recursion does."""
+
 
 def lines_of(raw: bytes) -> dict[FieldPath, int]:
-    """Return the 1-based line of every table, field and array item of a TOML file."""
+    """Return the 1-based line of every table, field and array item of a TOML file, down to
+    `DEEPEST`."""
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_toml.language()))
     lines: dict[FieldPath, int] = {}
     _collect(parser.parse(raw).root_node, lines)
@@ -19,13 +24,17 @@ def lines_of(raw: bytes) -> dict[FieldPath, int]:
 
 
 def _keys(node: tree_sitter.Node) -> FieldPath:
-    """Return the parts of a bare, quoted or dotted key."""
-    if node.type == "dotted_key":
-        return tuple(part for child in node.named_children for part in _keys(child))
+    """Return the parts of a bare, quoted or dotted key, `DEEPEST` at most."""
+    last: list[tree_sitter.Node] = []
+    while node.type == "dotted_key":  # `a.b.c` is `a.b` and `c`
+        node, *others = node.named_children
+        last = [*others, *last][:DEEPEST]
+    return tuple(map(_key, [node, *last][:DEEPEST]))
+
+
+def _key(node: tree_sitter.Node) -> str:
     text = (node.text or b"").decode()
-    if node.type == "quoted_key":
-        return (next(iter(tomllib.loads(f"{text} = 0"))),)
-    return (text,)
+    return next(iter(tomllib.loads(f"{text} = 0"))) if node.type == "quoted_key" else text
 
 
 def _collect(root: tree_sitter.Node, lines: dict[FieldPath, int]) -> None:
@@ -44,6 +53,8 @@ def _collect(root: tree_sitter.Node, lines: dict[FieldPath, int]) -> None:
             lines.setdefault(path[:end], node.start_point[0] + 1)
 
     def value(path: FieldPath, node: tree_sitter.Node) -> None:
+        if len(path) >= DEEPEST:
+            return
         if node.type == "inline_table":
             for child in node.named_children:
                 if child.type == "pair":

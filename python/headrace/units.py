@@ -52,6 +52,8 @@ MOST_DRIVES = 512
 """Drives per RAID (crates/model, `RaidSpec`)."""
 MOST_PORTS = 1024
 """Bonded ports per link."""
+MOST_THREADS = 65_536
+"""Threads of a server: each costs memory in a simulation."""
 
 
 def _number(value: object, kind: str, example: str) -> tuple[float, str]:

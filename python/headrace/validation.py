@@ -16,7 +16,15 @@ from pydantic import BaseModel, ValidationError
 
 from headrace.document import Document, FieldPath, dotted, shown
 from headrace.errors import FileProblem, UsageError
-from headrace.refusals import MUST_BE, annotation_of, discriminator, meant, nested_models, refusal
+from headrace.refusals import (
+    MUST_BE,
+    annotation_of,
+    discriminator,
+    fields_of,
+    meant,
+    nested_models,
+    refusal,
+)
 
 NamePath = tuple[str, ...]
 _ARRAYS = (list, tuple, set, frozenset)
@@ -48,8 +56,10 @@ class Problems:
         self.document = document
         self.found: list[FileProblem] = []
 
-    def add(self, path: FieldPath, problem: str, *, given: object = "", allowed: str = "") -> None:
-        """Add one problem of a field."""
+    def add(
+        self, path: FieldPath, problem: str, *, given: object = None, allowed: str = ""
+    ) -> None:
+        """Add one problem of a field. `given` is None when there is no value."""
         self.found.append(self.document.problem(path, problem, given=given, allowed=allowed))
 
     def unknown(self, path: FieldPath, name: str, allowed: list[str]) -> None:
@@ -114,24 +124,32 @@ class Problems:
                 if listed not in self.found:
                     self.found.append(listed)
             return None
-        wrong = list(_booleans_for_numbers(table, made))
+        wrong = list(_misread(table, made))
         for place, given, problem in wrong:
             self.add(path + place if at is None else at, problem, given=given)
         return None if wrong else made
 
 
-def _booleans_for_numbers(
+def _misread(
     table: Mapping[str, object], made: BaseModel | Mapping[str, object]
-) -> Iterator[tuple[FieldPath, bool, str]]:
-    """Yield every true or false that pydantic takes for 1 or 0: its place, it, and the problem."""
+) -> Iterator[tuple[FieldPath, bool | str, str]]:
+    """Yield every value that pydantic takes and nobody can mean: its place, it, and the problem.
+
+    These are true or false for 1 or 0, and empty text for a field that is not empty by itself.
+    """
     for name, value in table.items():
         # A dictionary has tables by names, such as those of servers.
         field = made.get(name) if isinstance(made, Mapping) else getattr(made, name, None)
         if isinstance(value, bool) and type(field) in (int, float):
             whole = "whole " if type(field) is int else ""
             yield (name,), value, f"must be a {whole}number"
+        elif isinstance(value, str) and isinstance(made, BaseModel):
+            known = type(made).model_fields.get(name)
+            meant_empty = known is None or known.default == ""
+            if isinstance(field, str) and not value.strip() and not meant_empty:
+                yield (name,), value, "must not be empty"
         elif isinstance(value, dict) and isinstance(field, (BaseModel, dict)):
-            for place, given, problem in _booleans_for_numbers(
+            for place, given, problem in _misread(
                 cast("dict[str, object]", value), cast("BaseModel | dict[str, object]", field)
             ):
                 yield (name, *place), given, problem
@@ -146,9 +164,11 @@ def _are_levels(given: object, problem: str) -> bool:
 
 
 def _takes_one(model: type[BaseModel], place: FieldPath) -> bool:
-    """Return whether a field of a model takes single values only."""
-    names = [part for part in place if isinstance(part, str)]
-    annotation = annotation_of(model, names) if len(names) == len(place) else None
+    """Return whether a field of a model takes single values only. A factor can be none of the
+    fields of tables by name."""
+    names = tuple(part for part in place if isinstance(part, str))
+    known = names == place and names in field_paths(model)
+    annotation = annotation_of(model, list(names)) if known else None
     return annotation is not None and not _takes_array(annotation)
 
 
@@ -175,7 +195,7 @@ def made_of(model: type[Model], table: dict[str, Any], what: str) -> Model:
 
 
 Refusal = tuple[FieldPath, object, str, str]
-"""Place in the table, given value, problem, allowed."""
+"""Place in the table, given value (None when there is none), problem, allowed."""
 
 
 def refusals(
@@ -202,24 +222,26 @@ def refusals(
                 found[place] = (place, before[1], problem, before[3])
             continue
         hidden = kind in ("missing", "extra_forbidden") or isinstance(given, dict)
-        found[place] = (place, "" if hidden else _written(table, place), problem, allowed)
+        found[place] = (place, None if hidden else _written(table, place), problem, allowed)
     return list(found.values())
 
 
 def _written(table: Any, place: FieldPath) -> object:
-    """Return the value at a place as written; pydantic reports the converted value."""
+    """Return the value at a place as written; pydantic reports the converted value.
+
+    None where there is no value, and for a table.
+    """
     for part in place:
         if isinstance(table, dict) and part not in table:
-            return ""
+            return None
         table = cast(Any, table)[part]
-    return "" if isinstance(table, dict) else table
+    return None if isinstance(table, dict) else table
 
 
 def _around(model: type[BaseModel], place: FieldPath) -> tuple[list[str], Any]:
     """Return the names of a field's siblings (itself included), and its type."""
     names = [part for part in place if isinstance(part, str)]
-    siblings = [path[-1] for path in field_paths(model) if path[:-1] == tuple(names[:-1])]
-    return siblings, annotation_of(model, names)
+    return fields_of(model, names[:-1]), annotation_of(model, names)
 
 
 def _place(table: Any, item: Any) -> FieldPath:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -155,3 +157,15 @@ def test_a_home_that_keeps_no_data_sets_is_one_message(
     assert ended.returncode == 2
     assert ended.stderr.endswith("name another folder with --cache-dir\n")
     assert not (workspace.place / "results").exists()
+
+
+def test_a_wrong_option_is_an_error_though_the_reader_of_its_message_has_ended() -> None:
+    """As in `headrace run --nosuch 2>&1 | head -1`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        command = [sys.executable, "-m", "headrace", "run", "--nosuch"]
+        ended = subprocess.run(command, stdout=writer, stderr=writer, check=False)
+    finally:
+        os.close(writer)
+    assert ended.returncode == 2

@@ -30,6 +30,20 @@ from headrace.report.decision import basis_sentences
         ('[electricity]\nprice = "0.25 EUR/MWh"\n', "electricity.price"),
         ('[drive.a]\nprice = 5\ndate = 2026\ncurrency = "USD"\n', "[rates] USD"),
         ("[drive.a]\nprice = -5\ndate = 2026\n", "drive.a.price"),
+        ("[drive.a]\nprice = 1e308\ndate = 2026\n", "drive.a.price: is too large (given: 1e+308)"),
+        ("[drive.a]\nprice = true\ndate = 2026\n", "drive.a.price: must be a number (given: true)"),
+        (
+            "[drive.a]\nprice = 5\ndate = 2026\nfailures_per_year = 1\n",
+            "drive.a.failures_per_year: is too large (given: 1); allowed: less than 1",
+        ),
+        (
+            '[drive.a]\nprice = 5\ndate = 2026\nrebuild_rate = "1 B/s"\n',
+            'rebuild_rate: is too small (given: "1 B/s"); allowed: at least 1.00 kB/s',
+        ),
+        ("[electricity]\nprice = 1e300\n", "electricity.price: is too large"),
+        ("[rates]\nUSD = { rate = 1e-300, date = 2026 }\n", "rates.USD.rate: is too small"),
+        ("[target.a]\ndrives = { x = -2 }\n", "target.a.drives.x: is too small (given: -2)"),
+        ("pue = 1e9\n", "pue: is too large"),
         ("[drives.a]\nprice = 5\ndate = 2026\n", "drives"),
         ('[drive.a]\nprice = 5\ndate = 2026\ncapacity = "2 W"\n', "no unit of size"),
         ("[electricity]\nprice = 'x'\n", "electricity.price"),
@@ -94,6 +108,26 @@ def test_an_offer_without_a_price_has_the_catalog_s_and_the_answer_says_so(
     file.write_text('currency = "EUR"\n[drive.corsair-f40]\n')
     with pytest.raises(StudyError, match=r"\[rates\] USD"):
         load_offers(file)
+
+
+def test_an_offer_of_a_misspelt_drive_is_told(tmp_path: Path) -> None:
+    part = {"a": {"nodes": {"worker": 1}, "drives": {"corsair-f40": 1}}}
+    offers = {
+        "currency": "USD",
+        "target": part,
+        "node": {"worker": {"price": 1, "date": 2026}},
+        "drive": {"corsair-f4": {"price": 80, "date": 2026}, "other": {"price": 5, "date": 2026}},
+    }
+    results = [results_of(tmp_path / "r", {"a": 0.0})]
+    made = answered(results, offers=with_catalog(Offers.model_validate(offers)))
+    said = (
+        'The offer of drive "corsair-f4" is of no part here; did you mean "corsair-f40", which has '
+        "none?"
+    )
+    assert said in basis_sentences(made)
+    offers["drive"] = {"corsair-f40": {"price": 80, "date": 2026}}
+    made = answered(results, offers=with_catalog(Offers.model_validate(offers)))
+    assert not [text for text in basis_sentences(made) if "is of no part" in text]
 
 
 def test_the_catalog_s_prices_are_in_the_currency_of_the_drives_that_are_judged() -> None:

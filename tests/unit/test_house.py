@@ -168,6 +168,7 @@ UNTYPED_TABLES = {
     "whatif/scaling.py": "rows of the frame of trials",
     "calibration/site_file.py": STUDY_FILE,
     "engine/simulate/calibrated.py": "a drive as written in its TOML file",
+    "catalog/drive_problems.py": "a drive's file as written: the core has its type",
     "catalog/load.py": "an entry as written in its TOML file",
     "catalog/tables.py": "parts of entries that the core checks, in pydantic models",
     "document.py": "a parsed TOML file",

@@ -101,6 +101,7 @@ def test_without_redundancy_every_failure_loses_data_and_nothing_is_rebuilt() ->
     found = _costs(None, failures_per_year=0.01)
     assert isinstance(found, dict)
     assert found["losses_per_year"] == pytest.approx(4 * -math.log(0.99))
+    assert found["losses_per_year"] == found["drive_failures_per_year"]
     assert "rebuild_failure" not in found
 
 

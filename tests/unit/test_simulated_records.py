@@ -14,7 +14,7 @@ from headrace import report
 from headrace.analysis.find import find
 from headrace.analysis.read import read
 from headrace.engine.simulate.scenario import scenario_of
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, StudyError
 from headrace.library import load_study, report_text
 from headrace.metrics import values_of
 from headrace.records.rows import LOAD_OVER
@@ -206,3 +206,25 @@ def test_power_is_level_while_jobs_compute_alike_until_the_end(tmp_path: Path) -
     assert len(nodes) > 2
     watts = [row["power_w"] for row in nodes]
     assert watts == pytest.approx([watts[0]] * len(watts))
+
+
+def test_fewer_jobs_than_slots_count_as_the_jobs_that_ran(tmp_path: Path) -> None:
+    target = SERVED.replace("KIND", "xrootd")
+    text = f"{SITE}{target}{READ}[factors]\nslots = [1, 2, 8]\n[run]\njobs = 2\nnodes = 1\n"
+    simulated(text + "[plan]\nrepeats = { min = 1 }\n", tmp_path)
+    findings = find(read(tmp_path / "results"))
+    points = [point for curve in findings.curves for point in curve.points]
+    assert {point.slots: point.load for point in points} == {1: 1, 2: 2, 8: 2}
+    assert any("slots stayed empty in trials with 2 jobs" in each for each in findings.warnings)
+
+
+def test_copies_without_as_many_servers_are_refused_in_words_of_the_study(tmp_path: Path) -> None:
+    target = SERVED.replace("KIND", "hdfs")
+    text = f"{SITE}{target}{READ}[run]\nnodes = 1\n"
+    with pytest.raises(StudyError) as caught:
+        simulated(text.replace("servers = 3", "servers = 1"), tmp_path)
+    said = str(caught.value)
+    assert (
+        "target.store.replicas: it cannot be simulated: each file has 3 copies by default" in said
+    )
+    assert "servers is 1 (given: 3); allowed: replicas = 1, or more servers" in said

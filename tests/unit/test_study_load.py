@@ -151,6 +151,38 @@ def test_a_factor_that_means_nothing_to_a_cell_does_not_multiply_it() -> None:
         ("[workload.scan]", '[workload."a\\u001b"]', 12, "that cannot be printed"),
         ("[factors]", "[workload.scan]\n[factors]", 15, "Cannot declare [workload.scan] twice"),
         ('kind = "path"', "kind = { a = [1, true] }", 5, "(given: { a = [1, true] })"),
+        ('path = "somewhere"', 'path = ""', 6, 'path: must not be empty (given: "")'),
+        (
+            'image = "disk.img"\nsize = "1 GB"',
+            'device = " "',
+            9,
+            "target.image.device: must not be empty",
+        ),
+        (
+            'filesystem = "ext4"',
+            'filesystem = "ext4"\nscheduler = ""',
+            12,
+            'target.image.scheduler: must not be empty (given: "")',
+        ),
+        ('size = "1 GB"', 'size = ""', 10, '(given: "")'),
+        (
+            "slots = [1, 2]",
+            'scheduler = ["none", ""]',
+            17,
+            'factors.scheduler[1]: must not be empty (given: "")',
+        ),
+        (
+            "[factors]",
+            "[report]\nprice.disk = { price = 1e308 }\n[factors]",
+            16,
+            "report.price.disk.price: is too large (given: 1e+308)",
+        ),
+        (
+            "[factors]",
+            '[offers.target.dsk]\nusable = "1 TB"\n[factors]',
+            15,
+            'did you mean "disk"?',
+        ),
         (
             "[factors]",
             '[report]\nprice.disk = { price = 5, currency = "EURO" }\n[factors]',
@@ -307,3 +339,25 @@ def test_the_first_study_of_a_directory_means_that_directory(name: str) -> None:
         first_study(Path("/data") / name, 2), file=Path("s.toml"), base=Path("/base")
     )
     assert resolve(study, "storage", "analysis", {}).target_options.path == f"/data/{name}"
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (
+            "[target.nas.tuning]\nclient_request_ns = 1_000_000_000_000_000_000\n",
+            "study.toml:8: target.nas.tuning.client_request_ns: is too large (given: "
+            "1000000000000000000); allowed: 0 to 60000000000",
+        ),
+        ("[target.nas.tuning]\nserver_threads = 1_000_000_000\n", "allowed: 0 to 65536"),
+        ("[site.calibration]\ncall = '1e9 s'\n", "site.calibration.call: is too large"),
+        ("[site.server.nas]\ndrvs = 1\n", 'did you mean "drives"?'),
+    ],
+)
+def test_what_no_service_has_is_refused(table: str, words: str) -> None:
+    study = (
+        'headrace = 1\n[target.nas]\nkind = "nfs"\nexport = { drive = "corsair-f40" }\n'
+        '[workload.read]\nkind = "sequential"\n'
+    )
+    found = problems(study + table)
+    assert any(words in text for text in found), found

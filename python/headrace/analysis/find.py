@@ -346,10 +346,23 @@ def _warnings(records: Records, valid: pd.DataFrame) -> list[str]:
         for code, text in of_trial
         if code == NOT_MODELLED
     ]
-    warnings += [*dict.fromkeys(told), *_without_energy(records)]
+    warnings += [*dict.fromkeys(told), *_without_energy(records), *_empty_slots(valid)]
     if not len(valid):
         warnings.append("no trial is valid: nothing can be said")
     return warnings
+
+
+def _empty_slots(valid: pd.DataFrame) -> list[str]:
+    """Return a warning where a study's `jobs` are fewer than the slots of a trial."""
+    slots = valid["slots"] * valid["nodes"]
+    idle = valid[(valid["load"] != "batch") & (valid["jobs"] < slots)]
+    few = sorted({int(jobs) for jobs in idle["jobs"]})
+    if not few:
+        return []
+    return [
+        f"slots stayed empty in trials with {' or '.join(map(str, few))} jobs and more slots: "
+        "their points are those of as many jobs at once, not of all slots"
+    ]
 
 
 def _without_energy(records: Records) -> list[str]:

@@ -105,8 +105,10 @@ def make_points(
 
 
 def _running(first: TrialRow) -> int:
-    """Return the number of concurrent jobs, over all nodes."""
-    return int(first["jobs"]) if first["load"] == "batch" else int(first["slots"] * first["nodes"])
+    """Return the number of concurrent jobs, over all nodes: fewer than slots where the study has
+    fewer `jobs`."""
+    jobs = int(first["jobs"])
+    return jobs if first["load"] == "batch" else min(jobs, int(first["slots"] * first["nodes"]))
 
 
 def _levels(first: TrialRow) -> dict[str, object]:

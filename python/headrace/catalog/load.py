@@ -7,16 +7,14 @@ with the reason. A key of `[source]` covers its field and everything within it.
 
 from __future__ import annotations
 
-import json
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from headrace import _core
+from headrace.catalog.drive_problems import refused
 from headrace.catalog.write_cache import stated_cache, with_write_cache
-from headrace.document import Document, FieldPath, anchored_path, parse_document, read_bytes
+from headrace.document import Document, anchored_path, parse_document, read_bytes
 from headrace.errors import FileProblem, StudyError
 from headrace.registry import nearest
 from headrace.validation import Problems
@@ -117,10 +115,8 @@ def _load(shelf: str, path: Path, state: tuple[int, ...] = ()) -> CatalogEntry:
         raise StudyError(
             [FileProblem(path, 0, "", "", f"the {_one(shelf)} cannot be read: {error.strerror}")]
         ) from None
-    document = parse_document(raw, path)
-    name = document.values.get("name")
-    if not isinstance(name, str):
-        raise StudyError([document.problem(("name",), "the name of the entry is missing")])
+    document = _named(parse_document(raw, path))
+    name = document.values["name"]
     if path.parent == ROOT / shelf and name != path.stem:
         raise StudyError(
             [
@@ -140,6 +136,16 @@ def _load(shelf: str, path: Path, state: tuple[int, ...] = ()) -> CatalogEntry:
     return CatalogEntry(shelf, name, path, document, table)
 
 
+def _named(document: Document) -> Document:
+    """Return an entry whose name is that of its file when it states none."""
+    name = document.values.get("name", document.file.stem)
+    if not isinstance(name, str):
+        raise StudyError([document.problem(("name",), "must be text", given=name)])
+    if not name.strip():
+        raise StudyError([document.problem(("name",), "must not be empty", given=name)])
+    return replace(document, values={**document.values, "name": name})
+
+
 _TRIED: dict[Path, str] = {}
 
 
@@ -151,60 +157,11 @@ def attempt(texts: dict[Path, str]) -> None:
     _load.cache_clear()
 
 
-_DRIVES = ("hdd", "ssd")
-_NUMBERS = {"u64": "a whole number", "u32": "a whole number", "f64": "a number"}
-"""The core's types, in words of a file."""
-
-
 def _drive(document: Document) -> dict[str, Any]:
-    try:
-        _core.drive_check(json.dumps(document.values))
-    except _core.ModelError as error:
-        field, given, allowed = error.args
-        if not str(field).startswith("("):
-            path: FieldPath = tuple(str(field).split("."))
-            raise StudyError(
-                [document.problem(path, "cannot be true", given=given, allowed=allowed)]
-            ) from None
-        missing = re.search(r"missing field `([^`]+)`", str(given))
-        if missing is not None:
-            kinds = ", ".join(_DRIVES) if missing[1] == "kind" else ""
-            raise StudyError(
-                [FileProblem(document.file, 0, missing[1], "", "is missing", kinds)]
-            ) from None
-        # The table's structure is wrong: the message names only the field, so find its place.
-        named = re.search(r"field `([^`]+)`", str(given))
-        value = re.search(r"invalid (?:type|value): .*?[`\"]([^`\"]+)[`\"]", str(given))
-        places = [
-            place
-            for place in document.lines
-            if (named and place[-1] == named.group(1))
-            or (value and str(_at(document.values, place)) == value.group(1))
-        ]
-        problem = str(given).partition(", expected")[0]
-        raise StudyError(
-            [
-                document.problem(
-                    places[0] if places else ("kind",),
-                    problem,
-                    allowed=allowed or _expected(str(given)),
-                )
-            ]
-        ) from None
+    found = refused(document, document.values)
+    if found is not None:
+        raise StudyError([found])
     return document.values
-
-
-def _at(values: Any, place: FieldPath) -> Any:
-    """Return the value at a path in a document."""
-    for part in place:
-        values = values[part]
-    return values
-
-
-def _expected(text: str) -> str:
-    """Return the allowed values in a message of the model."""
-    words = text.partition("expected ")[2].removeprefix("one of ").replace("`", "")
-    return _NUMBERS.get(words, words)
 
 
 def _typed(shelf: str, document: Document) -> Any:

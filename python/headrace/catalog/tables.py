@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from headrace.catalog.tuning import MOST_REQUEST_NS, wrong_parameters
 from headrace.scenario import FileSet, Packets, RunSettings, Step
 from headrace.units import MOST_BYTES, MOST_FILES
 
@@ -33,8 +34,8 @@ class Sharing(BaseModel):
     """Cost of sharing a core."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-    timeslice_ns: int = Field(6_000_000, ge=1000)
-    switch_ns: int = Field(5_000, ge=0)
+    timeslice_ns: int = Field(6_000_000, ge=1000, le=MOST_REQUEST_NS)
+    switch_ns: int = Field(5_000, ge=0, le=MOST_REQUEST_NS)
     busy_core_slowdown: float = Field(0.0, ge=0, lt=1)
 
 
@@ -79,10 +80,10 @@ class CatalogNode(CatalogTable):
     cpu_speed: float = Field(1.0, gt=0)
     memory_bytes: int = Field(ge=1 << 26)
     memory_reserved_bytes: int = Field(256 << 20, ge=0)
-    call_ns: int = Field(1000, ge=0)
-    create_ns: int = Field(0, ge=0)
-    remove_ns: int = Field(0, ge=0)
-    copy_bytes_per_s: float = Field(4e9, gt=0)
+    call_ns: int = Field(1000, ge=0, le=MOST_REQUEST_NS)
+    create_ns: int = Field(0, ge=0, le=MOST_REQUEST_NS)
+    remove_ns: int = Field(0, ge=0, le=MOST_REQUEST_NS)
+    copy_bytes_per_s: float = Field(4e9, ge=1000)
     write_copy_bytes_per_s: float = Field(0.0, ge=0)
     """Rate of writes into the page cache, with new pages; 0: as `copy_bytes_per_s`."""
     first_touch_bytes_per_s: float = Field(0.0, ge=0)
@@ -101,8 +102,8 @@ class CatalogNode(CatalogTable):
 class CatalogLink(CatalogTable):
     """`links/`: a machine's network link."""
 
-    rate_bytes_per_s: float = Field(gt=0)
-    latency_ns: int = Field(ge=0)
+    rate_bytes_per_s: float = Field(ge=1000)
+    latency_ns: int = Field(ge=0, le=MOST_REQUEST_NS)
     flow_bytes_per_s: float = Field(0.0, ge=0)
     socket_buffer_bytes: int = Field(0, ge=0)
     transmit_queue_packets: int = Field(0, ge=0)
@@ -127,6 +128,13 @@ class CatalogServer(CatalogTable):
     """An ideal drive (crates/model, `IdealSpec`) for an array with published rates only."""
     virtual: dict[str, Any] | None = None
     """Cost of running the server in a virtual machine (crates/simulator, `VirtualisationSpec`)."""
+
+    @field_validator("tuning")
+    @classmethod
+    def _possible(cls, tuning: dict[str, Any]) -> dict[str, Any]:
+        for name, problem in wrong_parameters(tuning):
+            raise ValueError(f"{name} {problem}")
+        return tuning
 
 
 class CatalogFilesystem(CatalogTable):

@@ -56,7 +56,7 @@ def run_command(make_app: Callable[..., typer.Typer]) -> None:
         # Typer exits with 1 (a defect) when the program that reads the output (head, less) has
         # ended.
         if isinstance(end.__context__, BrokenPipeError) and (_reader_gone() or _by_rich(end)):
-            sys.exit(int(ExitCode.OK))
+            sys.exit(_refused(end.__context__))
         if end.code == ExitCode.INTERRUPTED:
             if end.__context__ and isinstance(end.__context__.__cause__, KeyboardInterrupt):
                 err.print("headrace: stopped")
@@ -104,6 +104,17 @@ def _without_folder() -> bool:
     except OSError:
         return True
     return False
+
+
+def _refused(error: BaseException | None) -> int:
+    """Return the exit code of the wrong command line that was being told of when the reader ended;
+    0 without one."""
+    while error is not None:
+        code: object = getattr(error, "exit_code", None)  # of typer's errors
+        if isinstance(code, int) and code:
+            return int(code)
+        error = error.__context__
+    return int(ExitCode.OK)
 
 
 def _reader_gone() -> bool:

@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 
 from headrace.catalog import entry, names
 from headrace.decision.offers import DriveOffer, MachineOffer, Offer, Offers
-from headrace.decision.rebuild import fails_meanwhile, group_of, losses_per_year
+from headrace.decision.rebuild import (
+    fails_meanwhile,
+    group_of,
+    losses_per_year,
+    rate_per_year,
+)
 from headrace.raid import drives_of_data
 from headrace.records.inventory import Inventory, InventoryItem, idle_power_w
 
@@ -313,7 +318,7 @@ def _failures(items: Inventory, offers: Offers, put: Put) -> None:
             for name in ("drive_failures_per_year", "rebuild_failure", "losses_per_year"):
                 put(name, None, why)
             return
-        total += item.count * offer.failures_per_year
+        total += item.count * rate_per_year(offer.failures_per_year)
     put("drive_failures_per_year", total, "")
     _exposure(items, offers, put)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from headrace.analysis.read import Records
 from headrace.catalog import entry, names
 from headrace.document import Document, read_document
@@ -16,7 +14,7 @@ from headrace.offers import MachineOffer as MachineOffer
 from headrace.offers import Offer as Offer
 from headrace.offers import Offers as Offers
 from headrace.offers import catalog_price
-from headrace.validation import Problems, refusals
+from headrace.validation import Problems
 
 
 def load_offers(file: Path) -> Offers:
@@ -27,12 +25,10 @@ def load_offers(file: Path) -> Offers:
 def offers_of(document: Document) -> Offers:
     """Return the offers of a document. Raises StudyError with every problem by line and field."""
     problems = Problems(document)
-    try:
-        return Offers.model_validate(document.values)
-    except ValidationError as error:
-        for place, given, problem, allowed in refusals(error, document.values, Offers):
-            problems.add(place, problem, given=given, allowed=allowed)
-    raise StudyError(problems.found)
+    offers = problems.validated((), document.values, Offers)
+    if offers is None:
+        raise StudyError(problems.found)
+    return offers
 
 
 def priced_offers(file: Path | None, sets: Sequence[Records]) -> Offers:

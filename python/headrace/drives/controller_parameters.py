@@ -189,7 +189,7 @@ def write_completed(made: CompletedDrive, drive: Document, controller: Path, pat
 
     Raises StudyError if it cannot be written.
     """
-    document: Any = tomlkit.parse(drive.file.read_text())
+    document: Any = tomlkit.parse(drive.raw.decode())
     document["name"] = path.stem
     source = document.setdefault("source", tomlkit.table())
     for field, parameter in made.fields:

@@ -44,7 +44,7 @@ def write_fitted(entry: CatalogEntry, fit: Fit, results: Sequence[Path], path: P
 def _document(
     entry: CatalogEntry, fit: Fit, results: Sequence[Path], name: str, digits: int
 ) -> TOMLDocument:
-    document: Any = tomlkit.parse(entry.file.read_text())
+    document: Any = tomlkit.parse(entry.document.raw.decode())
     traces = [result.name for result in results if is_trace(result)]
     of_fio = [result.name for result in results if result.name not in traces]
     what = " and ".join(

@@ -6,6 +6,7 @@ Shown by `headrace plan` and before a run starts.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -128,11 +129,26 @@ def estimate(study: Study, plan: Plan, timings: Timings | None = None) -> Guess:
         cache_bytes=cache_bytes,
         own_data=tuple((name, described(own)) for (name, _), own in own_data.items()),
         needs_root=tuple(root),
-        warnings=tuple(
-            f"no trial has {factor} = {level}: excluded, or without meaning here"
-            for factor, level in absent_levels(study, plan)
+        warnings=(
+            *(
+                f"no trial has {factor} = {level}: excluded, or without meaning here"
+                for factor, level in absent_levels(study, plan)
+            ),
+            *dict.fromkeys(_empty_slots(study, plan)),
         ),
     )
+
+
+def _empty_slots(study: Study, plan: Plan) -> Iterator[str]:
+    """Yield what a user must know of trials that have fewer jobs than slots."""
+    for _, resolved, _ in resolved_trials(study, plan):
+        run = resolved.run
+        slots = run.slots * run.nodes
+        if run.load == "sustained" and run.jobs is not None and run.jobs < slots:
+            yield (
+                f"jobs = {run.jobs} is less than {slots} slots: only {run.jobs} of them are used, "
+                f"and these trials count as {run.jobs} jobs at once"
+            )
 
 
 def _basis(timed: int, trials: int) -> str:

@@ -12,6 +12,7 @@ from headrace.decision.answer import DecisionAnswer
 from headrace.decision.candidates import SETTINGS_ERROR, Candidate
 from headrace.decision.choose import Choice, JudgedConfiguration
 from headrace.decision.wishes import Quantity, metric_quantity, own_quantity
+from headrace.registry import nearest
 from headrace.report.numbers import (
     NARROW_SPACE,
     number,
@@ -189,7 +190,31 @@ def _cheapest(answer: DecisionAnswer) -> list[str]:
 
 def basis_sentences(answer: DecisionAnswer) -> list[str]:
     """Return the trials and assumptions that the answer is based on."""
-    return basis_sentences_of(answer.choice, answer.offers.currency)
+    found = basis_sentences_of(answer.choice, answer.offers.currency)
+    return found + _mistaken_offers(answer)
+
+
+def _mistaken_offers(answer: DecisionAnswer) -> list[str]:
+    """Return a sentence for each offer of no part here whose name is nearly that of a part without
+    an offer of its own."""
+    parts = [part for each in answer.choice.judged for part in each.candidate.costs.parts]
+    found: list[str] = []
+    for what in ("node", "server", "drive"):
+        named = {part.name for part in parts if part.what == what}
+        lacking = {
+            part.name
+            for part in parts
+            if part.what == what and part.name and (part.each is None or part.of_catalog)
+        }
+        for name, offer in getattr(answer.offers, what).items():
+            of_catalog = getattr(offer, "of_catalog", False)
+            near = None if name in named or of_catalog else nearest(name, sorted(lacking))
+            if near is not None:
+                found.append(
+                    f'The offer of {what} "{name}" is of no part here; did you mean "{near}", '
+                    "which has none?"
+                )
+    return found
 
 
 def basis_sentences_of(choice: Choice, currency: str) -> list[str]:

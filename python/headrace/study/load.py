@@ -111,6 +111,9 @@ def study_of(document: Document, base: Path) -> Study:
     for name in study.report_options.price:
         if study.targets and name not in study.targets:
             problems.unknown(("report", "price", name), name, list(study.targets))
+    for name in study.offers.target if study.offers else ():
+        if study.targets and name not in study.targets:
+            problems.unknown(("offers", "target", name), name, list(study.targets))
     if problems.found:
         raise StudyError(sorted(problems.found, key=lambda problem: problem.line))
     return replace(study, factors=levels, exclude=exclude, only=only, hash=_hash(document.values))

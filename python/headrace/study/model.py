@@ -293,9 +293,9 @@ class RunOptions(Section):
 class Price(Section):
     """Price of one storage."""
 
-    price: float = Field(ge=0)
+    price: float = Field(ge=0, le=1e12)
     currency: Annotated[str, BeforeValidator(currency_code)] = "EUR"
-    drives: int = Field(1, ge=1)
+    drives: int = Field(1, ge=1, le=1_000_000)
 
     @model_validator(mode="before")
     @classmethod

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from headrace.catalog import names
+from headrace.catalog.tuning import wrong_parameters
 from headrace.labels import ITSELF, Label
 from headrace.raid import MOST_CHUNK_BYTES, SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
 from headrace.refusals import meant
@@ -170,6 +172,11 @@ class ServedOptions(ServerOptions):
         default_factory=dict[str, object],
         description="parameters of the file service, by the simulator's names",
     )
+
+    def wrong_fields(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Yield the parameters of the service that none has: place, and the problem."""
+        for name, problem in wrong_parameters(self.tuning):
+            yield ("tuning", name), problem
 
     def why_no_servers(self) -> str | None:
         """Servers that are started for the study are on this machine."""

@@ -23,7 +23,7 @@ from headrace.system.storage import storage_of
 from headrace.targets import Location, ModelledStorage, TargetContext, TargetOptions
 from headrace.targets.exports import Export, ServedOptions
 from headrace.targets.served import ServedTarget
-from headrace.units import Bytes, Seconds
+from headrace.units import MOST_THREADS, Bytes, Seconds
 
 
 class NfsOptions(ServedOptions):
@@ -43,7 +43,9 @@ class NfsOptions(ServedOptions):
     wsize: Bytes | None = Field(
         None, gt=0, description="largest write request (measured: 1 MiB when not given)"
     )
-    threads: int | None = Field(None, ge=1, description="requests that the server works on at once")
+    threads: int | None = Field(
+        None, ge=1, le=MOST_THREADS, description="requests that the server works on at once"
+    )
     client_read_ahead: Bytes | None = Field(None, description="read-ahead of the client")
     patience: Seconds | None = Field(
         None,

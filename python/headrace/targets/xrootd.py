@@ -38,7 +38,7 @@ from headrace.targets.exports import Bricks, Export, ServedOptions
 from headrace.targets.remote_url import remove, whole
 from headrace.targets.scenario import host, site_volume
 from headrace.targets.served import READY_S, ServedTarget, link_settings
-from headrace.units import Bytes
+from headrace.units import MOST_THREADS, Bytes
 
 _HOST = re.compile(r"^\[?([^\s\]]+?)\]?:\d+\s+Server", re.MULTILINE)
 """A line of `xrdfs locate`: `[::10.0.0.3]:1094 Server Read`."""
@@ -85,7 +85,9 @@ class XrootdOptions(ServedOptions):
         pattern="^/",
         description="with `address`: the folder of that server that the study may use",
     )
-    threads: int | None = Field(None, ge=2, description="threads of each data server, at most")
+    threads: int | None = Field(
+        None, ge=2, le=MOST_THREADS, description="threads of each data server, at most"
+    )
     cache: XCache | None = Field(None, description="an XCache before the data servers")
     local_first: bool = Field(
         True,

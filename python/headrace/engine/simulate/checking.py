@@ -76,13 +76,25 @@ def refusal_of(study: Study, trial: Trial, scenario: str) -> FileProblem | None:
     None for jobs that do not fit into a node's memory: their trials fail, and others run.
     """
     refusal = _core.scenario_refusal(scenario)
-    if refusal is None or refusal[0].endswith("].memory_bytes"):
+    if refusal is None or re.fullmatch(r"profiles\[\d+\]\.memory_bytes", refusal[0]):
         return None
     field, given, allowed = refusal
     given, allowed = (_in_study_terms(text) for text in (given, allowed))
     section, _, inner = re.sub(r"\[\d+\]", "", field).partition(".")
     what = f"it cannot be simulated: {field.rpartition('.')[2]}"
-    return study.fault(_place(study, trial, section, inner), given, what, allowed)
+    place = _place(study, trial, section, inner)
+    servers = re.fullmatch(r"at most one a target \((\d+)\)", allowed)
+    if inner == "tuning.replicas" and servers is not None:
+        stated = place[-1] == "replicas"
+        place = place if stated else (*place, "replicas")
+        usual = "" if stated else " by default"
+        what = (
+            f"it cannot be simulated: each file has {given} copies{usual}, "
+            f"each on a server of its own, and the number of servers is {servers[1]}"
+        )
+        most = int(servers[1])
+        allowed = f"replicas {f'of 1 to {most}' if most > 1 else '= 1'}, or more servers"
+    return study.fault(place, given, what, allowed)
 
 
 def _in_study_terms(text: str) -> str:
