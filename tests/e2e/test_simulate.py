@@ -248,6 +248,24 @@ def test_an_unknown_study_is_one_message(tmp_path: Path) -> None:
     assert 'did you mean "proof-ssd"' in done.stderr.replace("\n", " ")
 
 
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("--emulate", "--html", "page.html"), "--html"),
+        (("--emulate", "--vary"), "--vary"),
+        (("--emulate", "--fit"), "--fit"),
+        (("--emulate", "--threads", "2"), "--threads"),
+        (("--records", "kept"), "--records"),
+    ],
+)
+def test_options_that_reproduce_would_ignore_are_refused(
+    tmp_path: Path, words: tuple[str, ...], option: str
+) -> None:
+    done = headrace("reproduce", "proof-ssd", *words, code=2, cwd=tmp_path)
+    assert f"command line: {option}:" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 SWEEP = """
 headrace = 1
 title = "A sweep"

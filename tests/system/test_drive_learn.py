@@ -9,6 +9,7 @@ import json
 import os
 import struct
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -302,3 +303,20 @@ def test_a_device_in_use_is_still_read(loop: Path) -> None:
         assert len(block_device(loop).reads([0, 8])) == 2
     finally:
         os.close(held)
+
+
+def test_who_may_not_read_a_device_is_told_what_to_do(loop: Path) -> None:
+    """The message is that of `learn`, with exit code 3, not one of the command line."""
+    as_nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    words = ("drive", "learn", str(loop), "--out", "learnt.toml")
+    done = subprocess.run(
+        [*as_nobody, sys.executable, "-m", "headrace", *words],
+        cwd="/tmp",
+        env={**os.environ, "HOME": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    assert "cannot be read by this user" in done.stderr
+    assert "root or in its group" in " ".join(done.stderr.split())

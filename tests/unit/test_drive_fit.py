@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from headrace.catalog import CatalogEntry, entry
 from headrace.catalog.write_cache import with_write_cache
+from headrace.cli import make_app
 from headrace.drives import Fit, Load, fit_drive, read_trace, replay_trace, run_drive
 from headrace.drives.fio import Observed, read_fio_results
 from headrace.drives.fitted_file import write_fitted
@@ -403,3 +405,39 @@ def test_an_arm_as_slow_as_none_is_refused() -> None:
     }
     assert not possible(slow)
     assert possible(entry("drives", "hp-97560").table)
+
+
+def of_ssd(tmp_path: Path, name: str, **values: float) -> CatalogEntry:
+    """A small SSD with other values."""
+    text = entry("drives", "intel-x25-m-g2-160gb").file.read_text()
+    for key, value in values.items():
+        text, count = re.subn(rf"\b{key} = [0-9._e]+", f"{key} = {value}", text, count=1)
+        assert count == 1, key
+    path = tmp_path / f"{name}.toml"
+    path.write_text(text)
+    return entry("drives", str(path))
+
+
+def test_what_a_fit_leaves_as_it_was_is_said(tmp_path: Path) -> None:
+    """Deep reads meet the controller's limit, which no fit changes; spare flash none can see."""
+    truth = of_ssd(tmp_path, "truth", read_iops_max=20_000.0)
+    loads = [{"rw": "randread", "bs": "4k", "iodepth": each} for each in ("1", "32")]
+    files = [
+        as_fio(tmp_path, truth, number, load, runtime_s=0.2) for number, load in enumerate(loads)
+    ]
+    fit = fit_drive(of_ssd(tmp_path, "start"), files, runtime_s=0.2)
+    kept = {each.name: each for each in fit.kept}
+    assert kept["controller.read_iops_max"].value == "35000"
+    assert kept["controller.read_iops_max"].effect > 0.2
+    for unseen in ("spare_ratio", "slc_cache", "controller.write_iops_max"):
+        assert kept[unseen].effect == 0.0, unseen
+    assert not {each.name for each in fit.parameters} & set(kept)
+    runner = CliRunner()
+    words = ["drive", "fit", str(tmp_path / "start.toml"), *map(str, files)]
+    words += ["--runtime", "0.2", "--force", "--out", str(tmp_path / "out.toml")]
+    said = " ".join(runner.invoke(make_app(), words).output.split())
+    _, idle, acting = said.split("not fitted")
+    assert "spare_ratio 0.075" in idle
+    assert "slc_cache none (default)" in idle
+    assert "controller.read_iops_max 35000 (by up to" in acting
+    assert "controller.read_iops_max" not in idle

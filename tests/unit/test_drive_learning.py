@@ -32,7 +32,7 @@ from headrace.drives.learning import (
     modelled_loads,
     run_load,
 )
-from headrace.drives.learning.buffering import learn_hits, learn_segments
+from headrace.drives.learning.buffering import learn_hits, learn_read_ahead, learn_segments
 from headrace.drives.learning.device import UNIT, RequestTimes
 from headrace.drives.learning.drive_file import write_learnt
 from headrace.drives.learning.flash import learn_flash, loads_of
@@ -461,3 +461,51 @@ def test_no_file_is_overwritten(tmp_path: Path) -> None:
         words = ["drive", "learn", "nowhere", "--out", str(mine)]
         CliRunner().invoke(make_app(), words, catch_exceptions=False)
     assert mine.read_text() == "# my own words\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_a_read_that_met_its_sector_at_once_is_not_taken_for_read_ahead(seed: int) -> None:
+    """One in 25 reads of the medium is as quick as the buffer: read-ahead of 512 KiB was 600 KiB,
+    and the disk was one that reads ahead to the end of a cylinder."""
+    table = copy.deepcopy(entry("drives", "sas-10k-146gb").table)
+    table["rotation_rpm"] = 8775.0
+    table["buffer"] |= {"segment_bytes": 524_288, "read_ahead_bytes": 524_288}
+    device = modelled_device(table, seed=seed, script_seed=seed)
+    turn_s = 60 / 8775
+    hits = learn_hits(device, turn_s, repeats=25)
+    assert hits is not None
+    found = learn_read_ahead(device, turn_s, hits, 1000.0, 4, places=5)
+    assert found.rule == "always"
+    assert 0.9 * 1024 <= found.sectors <= 1.03 * 1024
+    assert found.spread < 0.1 * found.sectors
+
+
+@pytest.mark.slow
+def test_the_rate_counts_the_skew_of_cylinders() -> None:
+    table = entry("drives", "wd-wd3200bekt").table
+    found = learnt(table, 60)
+    rate = value(found, "rate at the outer edge")
+    assert rate == pytest.approx(table["rates"]["outer_bytes_per_s"] / 1e6, rel=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("writable", [False, True])
+def test_parts_share_what_the_first_ones_left_of_the_time(writable: bool) -> None:
+    """In virtual time: 32 and 42 s of half a minute were taken."""
+    found = learnt(entry("drives", "sas-10k-146gb").table, 28.5, writable)
+    assert found.seconds < (36 if writable else 30)
+
+
+@pytest.mark.slow
+def test_values_of_writes_are_doubtful_when_the_model_misses_random_writes() -> None:
+    """A drive that cleans its flash for every write: the times that meet its writes in order are
+    not those of its flash."""
+    table = copy.deepcopy(entry("drives", "intel-x25-m-g2-160gb").table)
+    table["initial"] = {"state": "steady", "fill": 1.0}
+    found = learnt(table, 28.5, writable=True)
+    (program,) = (each for each in found.values if each.name == "flash.program_us")
+    assert abs(program.value / 1640 - 1) > 0.5  # far from the truth
+    assert "misses random writes" in program.doubt
+    fresh = learnt({**table, "initial": {"state": "fresh"}}, 28.5, writable=True)
+    assert not any("random writes" in each.doubt for each in fresh.values)

@@ -127,10 +127,11 @@ pub struct Direction {
 pub struct DriveRun {
     pub read: Direction,
     pub write: Direction,
+    /// Flushes, which move no bytes.
+    pub flush: Direction,
     /// Measured time, without the ramp.
     pub elapsed_s: f64,
     pub failed: u64,
-    pub flushes: u64,
     pub energy_j: f64,
     pub power_w_mean: f64,
 }
@@ -345,8 +346,8 @@ fn run_from<D: Device>(
         read: tallies.reads.direction(load.bs_bytes, elapsed_s),
         write: tallies.writes.direction(load.bs_bytes, elapsed_s),
         elapsed_s,
+        flush: tallies.flushes.direction(0, elapsed_s),
         failed: tallies.failed,
-        flushes: tallies.flushes,
         energy_j,
         power_w_mean: energy_j / elapsed_s,
     };
@@ -406,13 +407,18 @@ impl<'a> Jobs<'a> {
 struct Tallies {
     reads: Tally,
     writes: Tally,
+    flushes: Tally,
     failed: u64,
-    flushes: u64,
 }
 
 impl Tallies {
     fn new() -> Result<Self, SpecError> {
-        Ok(Tallies { reads: Tally::new()?, writes: Tally::new()?, failed: 0, flushes: 0 })
+        Ok(Tallies {
+            reads: Tally::new()?,
+            writes: Tally::new()?,
+            flushes: Tally::new()?,
+            failed: 0,
+        })
     }
 
     #[inline]
@@ -420,7 +426,7 @@ impl Tallies {
         let latency = completion.time - slot.submitted;
         match (completion.status, slot.op) {
             (Status::Failed(_), _) => self.failed += 1,
-            (_, Op::Flush) => self.flushes += 1,
+            (_, Op::Flush) => self.flushes.histogram.saturating_record(latency),
             (_, Op::Read) => self.reads.histogram.saturating_record(latency),
             _ => self.writes.histogram.saturating_record(latency),
         }

@@ -198,7 +198,7 @@ fn a_flush_ends_after_what_was_written_before_it() {
     let half_turn_ms = 60_000.0 / RPM / 2.0;
     let single = 1000.0 / (AVERAGE_SEEK_MS + half_turn_ms + 2.0 * OVERHEAD_US / 1e3);
     close(result.write.iops, single, 0.05);
-    assert!(result.flushes > 0);
+    assert!(result.flush.requests > 0);
 }
 
 #[test]

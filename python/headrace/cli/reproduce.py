@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from headrace.cli._console import err, out
 from headrace.cli._on import On
 from headrace.cli._output_files import check_page
-from headrace.errors import as_word
+from headrace.errors import FileProblem, StudyError, as_word
 
 if TYPE_CHECKING:
     from headrace.reproduce.published import Reproduced
@@ -33,7 +33,9 @@ def reproduce(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
-    html: Annotated[Path, typer.Option(help="the page that is written")] = Path("reproduce.html"),
+    html: Annotated[
+        Path | None, typer.Option(help="the page that is written; reproduce.html when not given")
+    ] = None,
     fit: Annotated[
         bool,
         typer.Option(
@@ -63,19 +65,32 @@ def reproduce(
         ),
     ] = False,
     records: Annotated[
-        Path,
-        typer.Option(help="with --emulate: folder of the records; existing runs are resumed"),
-    ] = Path("results/emulated"),
+        Path | None,
+        typer.Option(
+            help="with --emulate: folder of the records, results/emulated when not given; "
+            "existing runs are resumed"
+        ),
+    ] = None,
 ) -> None:
     """Reproduce the four source studies: every number beside the published one, every finding
     judged, an HTML page.
     """
     if emulate:
-        _emulate(studies or [], records, as_json, numbers)
+        simulated = {
+            "--html": html is not None,
+            "--fit": fit,
+            "--vary": vary,
+            "--threads": threads > 0,
+            "--on": bool(on),
+        }
+        _refuse(simulated, "is an option of the simulation: --emulate runs real jobs")
+        _emulate(studies or [], records or Path("results/emulated"), as_json, numbers)
         return
     from headrace.reproduce import chosen
 
+    _refuse({"--records": records is not None}, "goes with --emulate: a simulation keeps none")
     modules = chosen(studies or [])
+    html = html or Path("reproduce.html")
     check_page(html, "--html")
     if fit:
         from headrace.reproduce.fitting import fit_study
@@ -90,6 +105,17 @@ def reproduce(
         for module, result in zip(modules, results, strict=True):
             _vary(module, result, threads)
     err.print(f"simulated in {elapsed_s:.1f} s; written: {html}", style="dim", markup=False)
+
+
+def _refuse(given: dict[str, bool], problem: str) -> None:
+    """Refuse options that would be ignored. Raises StudyError."""
+    found = [
+        FileProblem(Path("command line"), 0, option, "", problem)
+        for option, is_given in given.items()
+        if is_given
+    ]
+    if found:
+        raise StudyError(found)
 
 
 def publish(results: Sequence[Reproduced], html: Path, as_json: bool, numbers: bool) -> None:

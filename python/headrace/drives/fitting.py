@@ -25,6 +25,7 @@ from scipy.optimize import least_squares
 from headrace.catalog import CatalogEntry
 from headrace.drives.fio import Observed, read_fio_results
 from headrace.drives.free_parameters import FREE, STAGES, UNSTATED, Parameter
+from headrace.drives.kept_values import Kept, kept_values
 from headrace.drives.observed_traces import (
     ObservedTrace,
     TraceReplay,
@@ -108,6 +109,8 @@ class Fit:
     residuals: list[Residual]
 
     demerits: list[Demerit] = field(default_factory=list["Demerit"])
+    kept: list[Kept] = field(default_factory=list["Kept"])
+    """Values that no fit changes, with what the results make of them."""
 
     @property
     def rms_error(self) -> float:
@@ -183,7 +186,9 @@ def fit_drive(
         for job in observed
         if isinstance(job, ObservedTrace)
     ]
-    return Fit(table, parameters, residuals, demerits)
+    say("values that are not fitted: whether the results depend on them")
+    kept = kept_values(table, lambda changed: _safe(changed, observed, [], np.asarray([])))
+    return Fit(table, parameters, residuals, demerits, kept)
 
 
 def _evidence(

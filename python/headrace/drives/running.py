@@ -23,7 +23,7 @@ from headrace.scenario import Table
 
 
 class DirectionRun(TypedDict):
-    """Reads or writes of a run."""
+    """Reads, writes or flushes of a run."""
 
     requests: int
     bytes: int
@@ -43,9 +43,9 @@ class DriveRun(TypedDict):
 
     read: DirectionRun
     write: DirectionRun
+    flush: DirectionRun
     elapsed_s: float
     failed: int
-    flushes: int
     energy_j: float
     power_w_mean: float
 

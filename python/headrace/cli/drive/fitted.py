@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,7 @@ from headrace.errors import ExitCode
 
 if TYPE_CHECKING:
     from headrace.drives.fitting import Fit
+    from headrace.drives.kept_values import Kept
     from headrace.report.text_table import TextTable
 
 app = typer.Typer()
@@ -121,6 +123,7 @@ def _show_fit(drive: str, made: Fit, file: Path | None, as_json: bool) -> None:
             "parameters": [asdict(each) for each in made.parameters],
             "residuals": [asdict(each) for each in made.residuals],
             "demerits": [asdict(each) for each in made.demerits],
+            "kept": [asdict(each) for each in made.kept],
         }
         typer.echo(
             json.dumps(
@@ -139,6 +142,7 @@ def _show_fit(drive: str, made: Fit, file: Path | None, as_json: bool) -> None:
         for why in dict.fromkeys(each.why for each in made.parameters if each.why):
             names = ", ".join(each.name for each in made.parameters if each.why == why)
             out.print(f"not determined: {names}: {why}", markup=False)
+        _show_kept(made.kept)
         out.print(_residuals(made))
         for each in made.demerits:
             out.print(
@@ -149,6 +153,33 @@ def _show_fit(drive: str, made: Fit, file: Path | None, as_json: bool) -> None:
         cross = made.cross_error
         rest = "" if cross is None else f"; on results that took no part {cross:.1%}"
         out.print(f"root mean square error {made.rms_error:.1%}{rest}")
+
+
+def _show_kept(kept: list[Kept]) -> None:
+    """Print the values that were not fitted: those of which no result tells anything, and those
+    that results depend on, which a data sheet must give."""
+    from headrace.drives.fitting import LEAST_EFFECT
+    from headrace.drives.kept_values import FACTOR
+    from headrace.report.text_table import WholeText
+
+    def named(each: Kept) -> str:
+        return f"{each.name} {each.value}{'' if each.stated else ' (default)'}"
+
+    idle = [named(each) for each in kept if each.effect < LEAST_EFFECT]
+    if idle:
+        said = f"not fitted, and no result given depends on it: {', '.join(idle)}"
+        out.print(WholeText(said), markup=False)
+    acting = [
+        f"{named(each)} (by up to {math.expm1(each.effect):.0%})"
+        for each in kept
+        if each.effect >= LEAST_EFFECT
+    ]
+    if acting:
+        said = (
+            f"not fitted, but results depend on it when it is {FACTOR:g} times as large or small: "
+            f"{', '.join(acting)}. Check it against the data sheet"
+        )
+        out.print(WholeText(said), markup=False)
 
 
 def _parameters(drive: str, made: Fit) -> TextTable:

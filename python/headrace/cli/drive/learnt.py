@@ -26,12 +26,18 @@ MINUTES = (0.5, 10.0)
 SCRIPT_SHARE = 0.95
 """Part of the time for requests; the rest is for pauses between them."""
 
+Device = Annotated[
+    Path,
+    typer.Argument(
+        readable=False,  # `block_device` says who may not read it, and what to do
+        help="a block device, such as /dev/sdb; only read without --write-to",
+    ),
+]
+
 
 @app.command("learn")
 def learn(
-    device: Annotated[
-        Path, typer.Argument(help="a block device, such as /dev/sdb; only read without --write-to")
-    ],
+    device: Device,
     output: Annotated[Path, typer.Option("--out", help="new file for the learnt drive")],
     minutes: Annotated[float, typer.Option(help="time that requests may take; 10 at most")] = 5.0,
     write_to: Annotated[

@@ -214,7 +214,7 @@ def run(
     if as_json:
         typer.echo(json.dumps(_as_json(found.name, iodepths, runs), indent=1))
         return
-    _show_runs(found.name, iodepths, numjobs, runs)
+    _show_runs(found.name, iodepths, runs)
 
 
 def _numbers(text: str) -> list[int]:
@@ -258,16 +258,8 @@ def _check_effect(rw: str, fsync: int, numjobs: int, iodepth: int) -> None:
         raise wrong("--numjobs", requests, problem, f"at most {MOST_IODEPTH} together")
 
 
-def _flushes(run: DriveRun, in_flight: int) -> str:
-    """Say how long flushes took: the time of the slots for requests in which they had none else."""
-    parts = (run["read"], run["write"])
-    others_s = sum(part["requests"] * part["latency_ns_mean"] for part in parts) / 1e9
-    mean_ms = max(in_flight * run["elapsed_s"] - others_s, 0.0) / run["flushes"] * 1e3
-    return f"flushes: {run['flushes']:,}, mean {mean_ms:.3f} ms, no part of the latencies above"
-
-
-def _show_runs(name: str, iodepths: list[int], numjobs: int, runs: list[DriveRun]) -> None:
-    """Print a line for each direction of each run, and what flushes took."""
+def _show_runs(name: str, iodepths: list[int], runs: list[DriveRun]) -> None:
+    """Print a line for reads, writes and flushes of each run."""
     from headrace.report.text_table import TextTable
 
     table = TextTable("", title=f"{escape(name)} (simulated)")
@@ -275,15 +267,12 @@ def _show_runs(name: str, iodepths: list[int], numjobs: int, runs: list[DriveRun
     for heading in _SHORT if several else _HEADINGS:
         table.add_column(heading, justify="right")
     for iodepth, result in zip(iodepths, runs, strict=True):
-        for direction, part in (("read", result["read"]), ("write", result["write"])):
+        parts = (("read", result["read"]), ("write", result["write"]), ("flush", result["flush"]))
+        for direction, part in parts:
             if part["requests"]:
                 values = (str(iodepth), *_numbers_of(part)) if several else _values(part)
                 table.add_row(direction, *values)
     out.print(table)
-    for iodepth, result in zip(iodepths, runs, strict=True):
-        if result["flushes"]:
-            depth = f"depth {iodepth}: " if several else ""
-            out.print(f"{depth}{_flushes(result, iodepth * numjobs)}")
     joules = sum(run["energy_j"] for run in runs)
     seconds = sum(run["elapsed_s"] for run in runs)
     out.print(f"{joules / seconds:.2f} W mean, {joules:.1f} J over {seconds:g} s (modelled)")
@@ -296,12 +285,14 @@ _SHORT = ("depth", "IOPS", "MB/s", "mean ms", "p50 ms", "p99 ms", "p99.9 ms", "m
 
 def _numbers_of(part: DirectionRun) -> tuple[str, ...]:
     times_ms = (f"{latency_ns / 1e6:.3f}" for latency_ns in _latencies_ns(part))
-    return (f"{part['iops']:,.1f}", f"{part['bytes_per_s'] / 1e6:,.1f}", *times_ms)
+    rate = f"{part['bytes_per_s'] / 1e6:,.1f}" if part["bytes"] else "-"
+    return (f"{part['iops']:,.1f}", rate, *times_ms)
 
 
 def _values(part: DirectionRun) -> tuple[str, ...]:
     times = (f"{latency_ns / 1e6:.3f} ms" for latency_ns in _latencies_ns(part))
-    return (f"{part['iops']:,.1f}", format_bytes_per_s(part["bytes_per_s"]), *times)
+    rate = format_bytes_per_s(part["bytes_per_s"]) if part["bytes"] else "-"
+    return (f"{part['iops']:,.1f}", rate, *times)
 
 
 def _latencies_ns(part: DirectionRun) -> tuple[float, ...]:

@@ -18,6 +18,7 @@ LONGEST_READ_AHEAD = 1 << 16
 """Sectors up to which read-ahead is looked for."""
 MOST_SEGMENTS = 256
 _ASKED_MOST = 8
+_YESES, _NOES = 2, 3
 _HIT_TRIES = 3
 """Times that a buffer is looked for before there is said to be none."""
 
@@ -89,10 +90,20 @@ def _is_hit(response_s: float, hits: Hits, turn_s: float) -> bool:
     return response_s < hits.overhead_s + 0.04 * turn_s
 
 
-def _asked_again(held: Callable[[int], bool]) -> Callable[[int], bool]:
-    """Ask again after a no: a busy machine delays a read from the buffer, but none from the medium
-    is so quick."""
-    return lambda number: held(number) or held(number)
+def _sure(held: Callable[[int], bool]) -> Callable[[int], bool]:
+    """Ask until there are two yeses, or three noes. A busy machine delays a read from the buffer,
+    and a few reads of the medium meet their sector at once: neither may decide alone."""
+
+    def answer(number: int) -> bool:
+        yeses = noes = 0
+        while yeses < _YESES and noes < _NOES:
+            if held(number):
+                yeses += 1
+            else:
+                noes += 1
+        return yeses == _YESES
+
+    return answer
 
 
 def _asked_often(held: Callable[[int], bool]) -> Callable[[int], bool]:
@@ -130,12 +141,14 @@ def _reach(device: LearntDevice, turn_s: float, hits: Hits, per_track: float, be
     base = int(device.random_sectors(1, 4 * LONGEST_READ_AHEAD)[0])
     stride = 2 * LONGEST_READ_AHEAD
 
-    @_asked_again
+    @_sure
     def held(units: int) -> bool:
         nonlocal base
         ahead = units * UNIT
         base = (base + stride) % (device.capacity_sectors - 2 * stride) // UNIT * UNIT
-        pause_s = (2 + 1.3 * ahead / per_track) * turn_s
+        # At any angle of the platter: at one and the same, a read of the medium would be quick
+        # whenever it is asked again.
+        pause_s = (2 + device.random.random() + 1.3 * ahead / per_track) * turn_s
         stream = [base + at * UNIT for at in range(before)]
         sectors = [*device.random_sectors(1), *stream, stream[-1] + ahead]
         waits_s = [*([0.0] * (before + 1)), pause_s]
@@ -170,11 +183,11 @@ def learn_segment_sectors(
     than twice the longest read-ahead is kept."""
     piece = min(max(ahead // 16 // UNIT, 1) * UNIT, 256)
 
-    @_asked_again
+    @_sure
     def held(pieces: int) -> bool:
         base = int(device.random_sectors(1, 4 * LONGEST_READ_AHEAD)[0])
         stream = [base + at * piece for at in range(pieces)]
-        pause_s = (2 + 1.3 * ahead / per_track) * turn_s
+        pause_s = (2 + device.random.random() + 1.3 * ahead / per_track) * turn_s
         waits_s = [*([0.0] * pieces), pause_s]
         timings = device.reads([*stream, base], [*([piece] * pieces), UNIT], wait_s=waits_s)
         return _is_hit(float(timings.response_s[-1]), hits, turn_s)

@@ -62,13 +62,15 @@ class ScriptShares:
     queue: float = 0.34
     writes: float = 0.4
     """Of the whole time, when writes are allowed; reads have the rest."""
+    least: float = 0.35
+    """Of what those three have, when parts whose reads are a fixed number took their time."""
 
 
 def learn_disk(device: LearntDevice, *, seconds: float, say: Say) -> LearntDrive:
     """Learn a disk by reads, and by writes if the device may be written. Raises NotLearntError if
     it does not answer as a disk."""
     write_s = seconds * ScriptShares.writes if device.writable else 0.0
-    seconds -= write_s
+    read_s = seconds - write_s
     learnt = LearntDrive()
     begun_s = device.elapsed_s
     table = learnt.table
@@ -87,21 +89,25 @@ def learn_disk(device: LearntDevice, *, seconds: float, say: Say) -> LearntDrive
     learnt.end_part("rotation", device.take_others("rotation"))
     say("tracks and zones")
     hits = learn_hits(device, rotation.turn_s, repeats=25)
-    places = int(min(max(seconds / 5, 8), 48))
+    places = int(min(max(read_s / 5, 8), 48))
     cylinders = _geometry(device, rotation, hits, learnt, places=places)
     learnt.end_part("tracks and zones", device.take_others("tracks and zones"))
     say("overheads and buffer")
     _buffer(device, rotation, hits, cylinders, learnt)
     least_s = _overheads(device, rotation, hits, learnt, cylinders)
     learnt.end_part("overheads and buffer", device.take_others("overheads and buffer"))
+    seek_s, queue_s = read_s * ScriptShares.seeks, read_s * ScriptShares.queue
+    # The parts before took what they need: the others share what they left.
+    left_s = seconds - (device.elapsed_s - begun_s)
+    part = min(max(left_s / (seek_s + queue_s + write_s), ScriptShares.least), 1.0)
     say("seek curve")
-    points = _seeks(device, rotation, cylinders, learnt, least_s, seconds * ScriptShares.seeks)
+    points = _seeks(device, rotation, cylinders, learnt, least_s, part * seek_s)
     _possible(table)
     learnt.end_part("seek curve", device.take_others("seek curve"))
-    left_s = max(seconds - (device.elapsed_s - begun_s), 0.1 * seconds)
-    _queue(device, learnt, min(left_s, seconds * ScriptShares.queue), say)
+    _queue(device, learnt, part * queue_s, say)
     learnt.end_part("queue", device.take_others("queue"))
     if device.writable:
+        write_s *= part
         learn_disk_writes(device, learnt, rotation, cylinders, points, seconds=write_s, say=say)
         return learnt
     for name, why in WRITES_UNKNOWN:
@@ -136,11 +142,13 @@ def _geometry(
     for name, value_s in (("track_skew_ms", skews.track_s), ("cylinder_skew_ms", skews.cylinder_s)):
         learnt.add(name, value_s * 1e3, "ms", how, skews.error_s * 1e3)
     learnt.add("zones", len(zones), "", how)
+    # Of a cylinder's tracks one is followed by the skew of a cylinder.
+    skew_s = skews.track_s + (skews.cylinder_s - skews.track_s) / skews.heads
     for name, index in (("outer", 0), ("inner", -1)):
-        turn_s = rotation.turn_s + skews.track_s
-        rate = found[index].sectors_per_track * 512 / turn_s
+        rate = found[index].sectors_per_track * 512 / (rotation.turn_s + skew_s)
         error = found[index].error / found[index].sectors_per_track
-        learnt.add(f"rate at the {name} edge", rate / 1e6, "MB/s", how, rate / 1e6 * error)
+        where = f"{how} at {at[index]:.0%} of it"
+        learnt.add(f"rate at the {name} edge", rate / 1e6, "MB/s", where, rate / 1e6 * error)
     return Cylinders(tuple(zones), skews.heads)
 
 

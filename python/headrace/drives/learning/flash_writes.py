@@ -29,6 +29,11 @@ WINDOWS = 40
 FALL = 0.8
 """Rate after a fall, divided by the one before, above which it is no fall."""
 SETTLED_S = 2.0
+DOUBTFUL = 0.25
+"""Error of the model in random writes above which values of writes are doubtful. They are fitted to
+writes in order and to single writes; a drive that cleans its flash meanwhile takes longer."""
+ONE_AND_MODEL = "random writes of 4 KiB, depth 1, and the model"
+SUSTAINED_AND_MODEL = "sustained writes, and the model"
 MODEL_PIECES = 3000
 
 
@@ -150,6 +155,13 @@ def learn_flash_writes(
         # As many requests as measured: the buffer is full for as long.
         model = modelled_loads(table, [load], requests=max(result.requests, 1000), seed=5)[0]
         learnt.checks.append(check_of(load, result, model))
+    missed = max(
+        abs(each.modelled_iops / each.measured_iops - 1) for each in learnt.checks[-len(loads) :]
+    )
+    if missed > DOUBTFUL:
+        why = f"the model misses random writes by {missed:.0%}"
+        learnt.doubt(ONE_AND_MODEL, why)
+        learnt.doubt(SUSTAINED_AND_MODEL, why)
     learnt.unknown.append(
         Unknown("spare_ratio, garbage_collection", "seen only when all flash was written often")
     )
@@ -195,8 +207,7 @@ def _controller(learnt: LearntDrive, one: LoadResult, iops: float, drain: float)
         model = modelled_loads(learnt.table, load, requests=200)[0]
         overhead_us = max(overhead_us + (one.p50_s - model.p50_s) * 1e6, 0.1)
         controller["write_overhead_us"] = overhead_us
-    how = "random writes of 4 KiB, depth 1, and the model"
-    learnt.add("controller.write_overhead_us", overhead_us, "µs", how)
+    learnt.add("controller.write_overhead_us", overhead_us, "µs", ONE_AND_MODEL)
 
 
 def _sequential_rate(device: LearntDevice, table: Table) -> float:
@@ -229,14 +240,13 @@ def _program(device: LearntDevice, learnt: LearntDrive, filled: Filled) -> None:
     """Learn the program time from sustained writes, and that of a cache from those before."""
     flash = cast("Table", learnt.table["flash"])
     found_us = _program_us(device, learnt.table, filled.after)
-    how = "sustained writes, and the model"
     if found_us is None:
         why = "the link or the channels limit writes in order; ten reads of the flash are assumed"
         learnt.unknown.append(Unknown("flash.program_us", why))
         return
     flash["program_us"] = found_us
     error = found_us * max(filled.error / filled.after, 0.01)
-    learnt.add("flash.program_us", found_us, "µs", how, error)
+    learnt.add("flash.program_us", found_us, "µs", SUSTAINED_AND_MODEL, error)
     if filled.fell_after is None:
         return
     fast_us = _program_us(device, learnt.table, filled.before) or 0.1 * found_us

@@ -20,6 +20,8 @@ from headrace.scenario import Table
 
 LATE = 0.04
 """Share of the pairs that may be late for another reason."""
+FIRST_PAIRS = 4
+"""Pairs of each distance, however short the time; then one more of each, until it is over."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +108,10 @@ def learn_seeks(
     """
     found: dict[int, list[float]] = {distance: [] for distance in wanted}
     until_s = device.elapsed_s + limit_s
-    while device.elapsed_s < until_s:
+    count = FIRST_PAIRS
+    while count == FIRST_PAIRS or device.elapsed_s < until_s:
         for distance in wanted:
-            pair = [_pair(device, cylinders, distance) for _ in range(4)]
+            pair = [_pair(device, cylinders, distance) for _ in range(count)]
             sectors = [sector for both in pair for sector in both]
             if write:
                 low, high = device.writable_region
@@ -117,6 +120,7 @@ def learn_seeks(
             else:
                 timings = device.reads(sectors)
             found[distance] += [float(each) for each in timings.response_s[1::2]]
+        count = 1
     return [_point(distance, np.asarray(times_s), rotation) for distance, times_s in found.items()]
 
 

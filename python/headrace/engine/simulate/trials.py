@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import version
 
 from headrace import workloads as workload_package
@@ -110,13 +110,18 @@ class PreparedTrial:
             rows,
             _environment(),
             self._inventory,
-            volumes_of(self.trial.target, self.resolved),
+            self._holding,
             self._not_modelled(),
         )
         block = block_series(values)
         activity = of_simulation(rows, block)
         power = power_rows(record.energy, record.inventory, activity, record.duration_s)
         return SimulatedTrial(record, rows, block, power)
+
+    @cached_property
+    def _holding(self) -> frozenset[tuple[str, str]]:
+        # A fit simulates each trial hundreds of times, and looks up its drives in the catalog once.
+        return volumes_of(self.trial.target, self.resolved)
 
     def _not_modelled(self) -> list[str]:
         workload = workload_package.kinds()[self.resolved.workload_kind]
