@@ -7,6 +7,7 @@ defect of Headrace.
 
 from __future__ import annotations
 
+import os
 import shlex
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -100,12 +101,19 @@ class CannotRecordError(HeadraceError):
     """Records cannot be written; the run cannot go on."""
 
 
+def system_words(error: OSError) -> str:
+    """Return the system's words for an error, also for one of a library (pyarrow) that has put
+    its own text in their place."""
+    return os.strerror(error.errno) if error.errno else error.strerror or str(error)
+
+
 def describe(error: Exception) -> str:
     """Return the text of an error for people, on one line."""
     if isinstance(error, HeadraceError):
         return error.message
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        words = system_words(error)
+        return f"{error.filename}: {words}" if error.filename else words
     return " ".join(f"{type(error).__name__}: {error}".split())[:400]
 
 

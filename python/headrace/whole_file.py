@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, system_words
 
 _Result = TypeVar("_Result")
 _STREAM = re.compile(r"/dev/(?:(stdout)|(stderr)|fd/(\d+))")
@@ -29,7 +29,7 @@ def write_errors(file: Path, hint: str | None = None) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        message = f"{file} cannot be written: {error.strerror or error}"
+        message = f"{file} cannot be written: {system_words(error)}"
         raise HeadraceError(message, hint=hint) from None
 
 

@@ -102,8 +102,13 @@ def test_a_counter_that_wraps_is_right_within_a_percent(
     made = integrate(channel, given_readings, begin_s, end_s)
     assert made.usable, made.reasons
     assert made.energy_j == pytest.approx(load.energy_j(begin_s, end_s), rel=0.01)
-    whole_j = start_j + load.energy_j(0.0, given_readings[-1].time_s)
-    assert abs(made.wraps - whole_j // 5000) <= 1
+
+    def wraps(begin_s: float, end_s: float) -> float:
+        before_j = start_j + load.energy_j(0.0, begin_s)
+        return (before_j + load.energy_j(begin_s, end_s)) // 5000 - before_j // 5000
+
+    # Those of the time before and after the jobs are none of theirs.
+    assert wraps(begin_s + 3, end_s - 3) <= made.wraps <= wraps(begin_s - 3, end_s + 3)
 
 
 @pytest.mark.slow
@@ -218,6 +223,28 @@ def test_a_counter_that_may_have_wrapped_twice_is_not_usable() -> None:
     assert integrate(channel, taken, 0, 100).energy_j == pytest.approx(10_000)
     made = integrate(channel, [*taken[:30], *taken[50:]], 0, 100)
     assert not made.usable and "more than once" in " ".join(made.reasons)
+
+
+@pytest.mark.parametrize("after", [3, 90])
+def test_wraps_in_a_long_gap_do_not_hide_behind_the_low_mean_that_they_make(after: int) -> None:
+    """262 kJ are 44 minutes at 100 W: two wraps in 6000 s look like 13 W."""
+    channel = replace(COUNTER, wraps_at_j=262_143.0)
+    times = [*range(after + 1), *range(6000 + after, 6000 + 2 * after)]
+    taken = [Reading("package", float(s), energy_j=100.0 * s % 262_143) for s in times]
+    made = integrate(channel, taken, 0, times[-1])
+    assert not made.usable and "more than once" in " ".join(made.reasons)
+    # Nothing else tells the power of jobs that were there between two readings only.
+    assert not integrate(channel, [taken[after], taken[after + 1]], 100, 5900).usable
+    # The same gap long before the jobs is not theirs; one that no power can fill is no doubt.
+    assert integrate(channel, taken, 6001 + after, times[-1]).usable
+    certain = [each for each in taken[: after + 1] if not 1 < each.time_s < after - 1]
+    assert integrate(channel, certain, 0, after).usable
+
+
+def test_wraps_are_those_while_the_jobs_ran() -> None:
+    channel = replace(COUNTER, wraps_at_j=1000.0)
+    taken = [Reading("package", float(s), energy_j=100.0 * s % 1000) for s in range(101)]
+    assert [integrate(channel, taken, *window).wraps for window in ((41, 49), (41, 59))] == [0, 1]
 
 
 def test_the_uncertainty_has_its_parts() -> None:

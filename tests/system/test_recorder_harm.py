@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from headrace.profiles.recorder import record
-from headrace.profiles.steps import Op, Recording
+from headrace.profiles.steps import Op, Recording, load
+from workspace import HEADRACE, Workspace
 
 SOURCE = Path(__file__).parent / "recorded" / "unruly.c"
 
@@ -172,6 +173,54 @@ def test_a_full_disk_ends_the_recording_and_not_the_program(
     assert 1000 < writes < 30_000
     assert found.recording.unseen is not None
     assert found.recording.unseen.written_bytes == 10 * (30_000 - writes)
+
+
+def fill(disk: Path, free_bytes: int = 0) -> None:
+    room = os.statvfs(disk)
+    (disk / "others").write_bytes(bytes(room.f_bavail * room.f_frsize - free_bytes))
+
+
+@pytest.mark.parametrize("free_bytes", [0, 64 << 10], ids=["full", "nearly full"])
+def test_a_recording_without_room_is_kept_elsewhere(
+    small_disk: Path, tmp_path: Path, free_bytes: int
+) -> None:
+    workspace = Workspace(tmp_path, tmp_path / "cache", {"TMPDIR": str(tmp_path)})
+    profile = small_disk / "job.toml"
+    assert workspace.run("record", "--out", profile, "--", "true").returncode == 0
+    steps = small_disk / "job.steps.parquet"
+    before = profile.read_text(), steps.read_bytes()
+    fill(small_disk, free_bytes)
+    written = tmp_path / "written"
+    words = ["--", sys.executable, "-c", WRITES, written]
+    ended = workspace.run("record", "--out", profile, *words)
+    assert ended.returncode == 6, ended.stderr
+    said = " ".join(ended.stderr.split())
+    assert "job.toml: the profile cannot be written: No space left on device; it is kept" in said
+    assert "errno" not in said
+    (kept,) = tmp_path.glob("headrace-*/job.toml")
+    assert str(kept) in "".join(ended.stderr.split())
+    found = load(str(kept))
+    assert int((found.steps.op == Op.WRITE).sum()) == 30_000
+    assert not any("full" in note for note in found.notes)
+    # The profile that was to be replaced is what it was.
+    assert (profile.read_text(), steps.read_bytes()) == before
+    assert sorted(path.name for path in small_disk.iterdir()) == [
+        "job.steps.parquet",
+        "job.toml",
+        "others",
+    ]
+
+
+def test_room_nowhere_is_said_before_the_program_runs(tmp_path: Path) -> None:
+    """No file can grow anywhere, as with each disk full."""
+    limit = 'ulimit -f 0; trap "" XFSZ; exec "$@"'
+    profile, ran = tmp_path / "job.toml", tmp_path / "ran"
+    words = ["sh", "-c", limit, "sh", HEADRACE, "record", "--out", profile, "--", "touch", ran]
+    ended = subprocess.run(words, capture_output=True, text=True)
+    assert ended.returncode == 6, ended.stderr
+    said = " ".join(ended.stderr.split())
+    assert said.endswith("the recording cannot be kept: File too large")
+    assert not ran.exists()
 
 
 def test_nothing_of_the_recording_is_ever_to_be_found(

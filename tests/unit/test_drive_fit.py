@@ -436,7 +436,7 @@ def test_what_a_fit_leaves_as_it_was_is_said(tmp_path: Path) -> None:
     words = ["drive", "fit", str(tmp_path / "start.toml"), *map(str, files)]
     words += ["--runtime", "0.2", "--force", "--out", str(tmp_path / "out.toml")]
     said = " ".join(runner.invoke(make_app(), words).output.split())
-    _, idle, acting = said.split("not fitted")
+    *_, idle, acting = said.split("not fitted, ")
     assert "spare_ratio 0.075" in idle
     assert "slc_cache none (default)" in idle
     assert "controller.read_iops_max 35000 (by up to" in acting

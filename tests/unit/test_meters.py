@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from headrace import meters
 from headrace.errors import StudyError
 from headrace.meters import Meter, MeterChannel, MeterError, MeterWindow, Reading, factor_of
+from headrace.meters.integration import integrate
 from headrace.meters.sampling import MeterSampler
 from headrace.study.load import load_study_text
 from headrace.system.waiting import wait_until
@@ -223,6 +225,48 @@ def test_a_battery_counts_only_when_it_discharges(tmp_path: Path) -> None:
     sensors(tmp_path, {"BAT0/status": "Charging"})
     (problem,) = meter.check()
     assert "BAT0 is not discharging (Charging)" in problem.what and "mains" in problem.remedy
+
+
+@pytest.mark.parametrize(
+    ("status", "power_uw", "gives"),
+    [
+        ("Not charging", "", True),
+        ("Full", "", True),
+        ("Unknown", "0", True),
+        ("Unknown", "5000000", False),
+        ("Unknown", "", False),
+        ("Charging", "0", False),
+    ],
+)
+def test_an_idle_battery_beside_one_that_discharges(
+    tmp_path: Path, status: str, power_uw: str, gives: bool
+) -> None:
+    """As laptops with two batteries, which empty one after the other."""
+    files = {
+        "BAT0/type": "Battery",
+        "BAT0/status": status,
+        "BAT0/power_now": power_uw,
+        "BAT1/type": "Battery",
+        "BAT1/status": "Discharging",
+        "BAT1/power_now": "9000000",
+    }
+    tree = sensors(tmp_path, files)
+    meter = meter_of("battery", tree=str(tree))
+    if not gives:
+        (problem,) = meter.check()
+        assert "battery BAT0" in problem.what
+        return
+    assert [each.power_w for each in meter.read()] == [0.0, 9.0]
+    # Nothing flows in an idle battery for hours: that is no reading that got stuck.
+    taken = [
+        replace(each, time_s=float(second)) for second in range(0, 700) for each in meter.read()
+    ]
+    idle, _ = meter.channels()
+    made = integrate(idle, taken, 0, 699)
+    assert made.usable and made.energy_j == 0.0
+    # Without one that discharges, mains power is connected.
+    sensors(tmp_path, {"BAT1/status": "Not charging"})
+    assert "is not discharging" in meter.check()[0].what
 
 
 @pytest.mark.parametrize("generation", [1, 2])

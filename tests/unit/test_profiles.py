@@ -314,9 +314,9 @@ def test_a_picture_that_cannot_be_written_leaves_no_part(tmp_path: Path, ending:
 def test_strace_with_children_and_calls_that_others_interrupt(tmp_path: Path) -> None:
     job = imported(tmp_path, STRACE)
     assert moves(job) == [
-        ("READ", "/in.txt", 0, 4096),
-        ("READ", "/in.txt", 4096, 1000),
-        ("READ", "/in.txt", 8192, 512),
+        ("READ", "in.txt", 0, 4096),
+        ("READ", "in.txt", 4096, 1000),
+        ("READ", "in.txt", 8192, 512),
         ("WRITE", "/data/out", 0, 77),
     ]
     assert job.processes == 2
@@ -401,7 +401,97 @@ def test_paths_relative_to_a_directory_that_strace_saw_opened(tmp_path: Path) ->
     )
     text = "".join(f"1763770000.0{at:02} {line}\n" for at, line in enumerate(lines))
     job = imported(tmp_path, text)
-    assert [each.path for each in job.files] == ["/data/in/a.root", "/b.root", "/c.root"]
+    assert [each.path for each in job.files] == [
+        "/data/in/a.root",
+        "b.root",
+        "b.root/c.root",  # what was opened as a file was a folder
+    ]
+
+
+RELATIVE = (
+    '{} openat(AT_FDCWD, "in.root", O_RDONLY) = 3',
+    '{} chdir("sub") = 0',
+    '{} openat(AT_FDCWD, "../in.root", O_RDONLY) = 3',
+    '{} openat(AT_FDCWD, "b.root", O_RDONLY) = 4',
+    '{} open("..", O_RDONLY|O_CLOEXEC) = 5',
+    "{} fcntl(5, F_DUPFD_CLOEXEC, 10) = 11",
+    '{} openat(11, "c.root", O_RDONLY) = 6',
+    "{} fchdir(5) = 0",
+    '{} openat(AT_FDCWD, "sub/b.root", O_RDONLY) = 7',
+    '{} read(7, "x"..., 100) = 100',
+    '{} openat(9, "d.root", O_RDONLY) = 8',
+)
+
+
+def opened(job: Recording) -> list[str]:
+    """Return the names of files in the order in which they were opened, without folders."""
+    files = job.steps.file[job.steps.op == Op.OPEN].tolist()
+    names = [job.files[file].path for file in files]
+    return [name for name in names if name.endswith(".root")]
+
+
+def test_names_that_a_trace_tells_only_in_part_stay_relative(tmp_path: Path) -> None:
+    """A file of the folder where the program began is not one of the root folder."""
+    job = imported(tmp_path, timed(*RELATIVE))
+    assert opened(job) == [
+        *("in.root", "in.root", "sub/b.root", "c.root", "sub/b.root", "d.root"),
+    ]
+    assert moves(job) == [("READ", "sub/b.root", 0, 100)]
+    (note,) = (note for note in job.notes if "relative" in note)
+    # in.root, sub/b.root, .., c.root and d.root
+    assert note.startswith("5 files have names relative to a folder") and "strace -y" in note
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'getcwd("/data/job", 4096) = 10',
+        'openat(AT_FDCWD</data/job>, "e", O_RDONLY|O_DIRECTORY) = 9',
+    ],
+)
+@pytest.mark.parametrize("at", [0, 9])
+def test_names_are_whole_once_the_trace_tells_the_folder(
+    tmp_path: Path, call: str, at: int
+) -> None:
+    lines = [*RELATIVE[:-1], '{} openat(AT_FDCWD, "/data/job/in.root", O_RDONLY) = 3']
+    job = imported(tmp_path, timed(*lines[:at], f"{{}} {call}", *lines[at:]))
+    (begun, below) = ("/data/job/in.root", "/data/job/sub/b.root")
+    assert opened(job) == [begun, begun, below, "/data/job/c.root", below, begun]
+    assert len({file.path for file in job.files}) == len(job.files)
+    assert not any("relative" in note for note in job.notes)
+
+
+def test_a_file_of_two_names_is_one(tmp_path: Path) -> None:
+    job = imported(
+        tmp_path,
+        timed(
+            '{} openat(AT_FDCWD, "/data/job/a.root", O_RDONLY) = 3',
+            '{} openat(AT_FDCWD, "a.root", O_RDONLY) = 4',
+            '{} pread64(4, "x"..., 100, 5000) = 100',
+            '{} getcwd("/data/job", 4096) = 10',
+            '{} read(3, "x"..., 100) = 100',
+            '{} pread64(4, "x"..., 100, 6000) = 100',
+        ),
+    )
+    name = "/data/job/a.root"
+    assert moves(job) == [("READ", name, at, 100) for at in (5000, 0, 6000)]
+    (file,) = (file for file in job.files if not file.software)
+    assert (file.path, file.bytes) == (name, 6100)
+
+
+def test_the_folder_of_a_process_that_began_elsewhere_is_its_own(tmp_path: Path) -> None:
+    """As of two processes that `strace -p` was attached to: nothing tells where the other is."""
+    job = imported(
+        tmp_path,
+        timed(
+            '1 {} openat(AT_FDCWD, "a.root", O_RDONLY) = 3',
+            '2 {} openat(AT_FDCWD, "b.root", O_RDONLY) = 3',
+            '1 {} getcwd("/data/one", 4096) = 10',
+            '1 {} openat(AT_FDCWD, "c.root", O_RDONLY) = 3',
+            '2 {} openat(AT_FDCWD, "c.root", O_RDONLY) = 3',
+        ),
+    )
+    assert opened(job) == ["a.root", "b.root", "/data/one/c.root", "c.root"]
 
 
 def timed(*lines: str) -> str:

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from headrace.cli._console import err
 from headrace.cli._notes import print_notes
-from headrace.errors import as_word
+from headrace.errors import ExitCode, HeadraceError, as_word
 
 
 def record(
@@ -32,12 +32,13 @@ def record(
     becomes this command's.
 
     Threads and child processes are included. The program must be dynamically linked and not
-    set-uid.
+    set-uid. A profile that cannot be written to its place is kept in a folder for temporary files;
+    the exit code is then 6 where the program's is 0.
     """
     from headrace.cli._output_files import check_folder_of
     from headrace.profiles.places import profile_to_write
     from headrace.profiles.recorder import record as run
-    from headrace.profiles.steps import save
+    from headrace.profiles.rescuing import save_somewhere
     from headrace.profiles.summary import bytes_moved
     from headrace.units import format_amount, format_seconds
 
@@ -49,13 +50,21 @@ def record(
     check_folder_of(path, "--out")  # before the program runs
     recorded = run(command, name, path.parent)
     recording = recorded.recording.hashed() if hash_names else recorded.recording
-    save(recording, path)
+    code = recorded.exit_code
+    try:
+        kept, problem = save_somewhere(recording, path)
+    except HeadraceError as error:
+        ended = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        raise HeadraceError(f"{error.message}; the program ended with {ended}") from None
     print_notes(recording.notes)
+    if problem is not None:
+        err.print(f"{escape(problem.message)}; it is kept in another place:", style="yellow")
     read, written = map(format_amount, bytes_moved(recording))
     err.print(
         f"recorded: {len(recording.steps)} steps, {read} read, {written} written, "
-        f"{format_seconds(recording.duration_ns * 1e-9)} -> {escape(str(path))}\n"
-        f"  headrace profile show {escape(as_word(path))}"
+        f"{format_seconds(recording.duration_ns * 1e-9)} -> {escape(str(kept))}\n"
+        f"  headrace profile show {escape(as_word(kept))}"
     )
-    code = recorded.exit_code
+    if problem is not None and code == 0:
+        code = int(ExitCode.RUN_FAILED)
     sys.exit(code if code >= 0 else 128 - code)

@@ -28,7 +28,7 @@ from headrace.cli._watch_options import (
     Window,
 )
 from headrace.cli._watch_show import Show
-from headrace.errors import RefusedError, UsageError
+from headrace.errors import HeadraceError, RefusedError, UsageError
 from headrace.system.stopping import stopping_on_signals
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def watch(
         pressure = as_json or openmetrics is not None or textfile is not None
         watcher = stack.enter_context(Watcher(finder, pressure=pressure))
         if openmetrics is not None or textfile is not None:
-            outlets.append(stack.enter_context(_metrics(openmetrics, textfile)))
+            outlets.append(stack.enter_context(_metrics(openmetrics, textfile, once)))
         # Last of what can be refused: a new folder would be refused the next time.
         if record is not None:
             outlets.append(stack.enter_context(_recorder(record, window_s)))
@@ -133,21 +133,25 @@ def _recorder(folder: Path, window_s: float) -> Recorder:
 
 
 @contextmanager
-def _metrics(address: str | None, textfile: Path | None) -> Generator[Outlet]:
+def _metrics(address: str | None, textfile: Path | None, once: bool) -> Generator[Outlet]:
+    """Yield what shows metrics. Raises HeadraceError at the end if the file is not up to date."""
     from headrace.monitoring.outlets import check_file, served, written
     from headrace.watching.metrics import WatchMetrics
 
     def tell(text: str) -> None:
         err.print(text, style="dim", markup=False)
 
-    metrics = WatchMetrics()
+    metrics, file = WatchMetrics(), None
     with ExitStack() as stack:
         if textfile is not None:
             check_file(textfile, "--textfile")
-            stack.enter_context(written(metrics, textfile, tell))
+            # A watch that looks once says at its end what failed, and does not try again.
+            file = stack.enter_context(written(metrics, textfile, len if once else tell))
         if address is not None:
             stack.enter_context(served(metrics, address, tell))
         yield metrics
+    if file is not None and file.problem:
+        raise HeadraceError(f"{file.problem}; it does not hold what was seen last")
 
 
 def _finder(given: Mapping[str, list[str] | None]) -> Finder:

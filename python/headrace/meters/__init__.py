@@ -87,6 +87,8 @@ class MeterChannel:
     """Where a counter begins again at 0; None if it never does."""
     power_max_w: float = 100_000.0
     """Power that this channel cannot exceed: larger values are implausible."""
+    rests: bool = False
+    """Whether it can be 0 W for any time, as an idle battery."""
 
     def fits(self, value: float) -> bool:
         """Return whether a value can be one of this channel; a counter's is judged by its steps."""
@@ -102,6 +104,8 @@ class MeterChannel:
         Noise changes a finely resolved value at once; a value of few digits can stay for minutes,
         one in steps of 10 W (many PDUs) for longer.
         """
+        if self.rests and value_w == 0:
+            return math.inf
         step = 0.0 if self.counter else self.resolution_w / max(abs(value_w), 1e-9)
         believed_s = 15.0 if step <= 1e-3 else 120.0 if step <= 1e-2 else 600.0
         return max(10 * self.interval_s, believed_s)

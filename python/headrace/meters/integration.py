@@ -41,7 +41,7 @@ class Integral:
     """Readings that failed."""
     gaps: int = 0
     wraps: int = 0
-    """Times that a counter began again at 0."""
+    """Times that a counter began again at 0 while the jobs ran."""
     negatives: int = 0
     """Negative powers, and counters that went back without a wrap."""
     implausible: int = 0
@@ -64,7 +64,6 @@ class _Counts:
     clock_jumps: int = 0
     negatives: int = 0
     implausible: int = 0
-    wraps: int = 0
     repeats: int = 0
 
 
@@ -77,6 +76,8 @@ class _Segment:
     from_w: float
     to_w: float
     known: bool = True
+    wrapped: bool = False
+    """A counter began again at 0."""
 
     @property
     def length_s(self) -> float:
@@ -127,11 +128,7 @@ def integrate(
     edges.
     """
     counts, window_s = _Counts(), end_s - begin_s
-    values = [
-        (reading.time_s, reading.energy_j if channel.counter else reading.power_w)
-        for reading in readings
-        if reading.channel == channel.name
-    ]
+    values = _values(channel, readings)
     taken = len(values)
     good = _advancing(values, counts)
     segments = (_of_counter if channel.counter else _of_power)(channel, good, counts)
@@ -141,7 +138,7 @@ def integrate(
     counted: _Counted = {
         "samples": samples,
         "lost": lost,
-        "wraps": counts.wraps,
+        "wraps": sum(each.wrapped for each in inside),
         "negatives": counts.negatives,
         "implausible": counts.implausible,
         "repeats": counts.repeats,
@@ -162,7 +159,8 @@ def integrate(
     uncertainty_j = _uncertainty_j(
         channel, segments, known, energy_j, (begin_s, end_s), unmeasured_s, mean_w
     )
-    reasons = _reasons(channel, counts, taken, window_s, unmeasured_s, segments, mean_w)
+    reasons = _reasons(channel, counts, taken, window_s, unmeasured_s)
+    reasons += _wraps_unseen(channel, segments, known)
     return Integral(
         energy_j,
         energy_j / window_s,
@@ -178,17 +176,22 @@ def integrate(
 def powers(channel: MeterChannel, readings: Iterable[Reading]) -> list[tuple[float, float]]:
     """Return time and watts of each good reading; for a counter the mean since the last reading."""
     counts = _Counts()
-    values = [
-        (reading.time_s, reading.energy_j if channel.counter else reading.power_w)
-        for reading in readings
-        if reading.channel == channel.name
-    ]
+    values = _values(channel, readings)
     good = _advancing(values, counts)
     if channel.counter:
         return [
             (each.end_s, each.to_w) for each in _of_counter(channel, good, counts) if each.known
         ]
     return [(time_s, value) for time_s, value in good if channel.fits(value)]
+
+
+def _values(channel: MeterChannel, readings: Iterable[Reading]) -> list[tuple[float, float]]:
+    """Return time and watts, or joules of a counter, of a channel's readings."""
+    return [
+        (reading.time_s, reading.energy_j if channel.counter else reading.power_w)
+        for reading in readings
+        if reading.channel == channel.name
+    ]
 
 
 def _advancing(
@@ -263,19 +266,18 @@ def _of_counter(
         if value == last:
             still += 1
             continue
-        step_j, length_s = value - last, time_s - from_s
+        step_j, length_s, wrapped = value - last, time_s - from_s, False
         if step_j < 0:
             wrapped_j = step_j + (channel.wraps_at_j or 0)
             if channel.wraps_at_j and 0 <= wrapped_j <= channel.power_max_w * length_s:
-                counts.wraps += 1
-                step_j = wrapped_j
+                step_j, wrapped = wrapped_j, True
             else:
                 counts.negatives += 1
         elif step_j > channel.power_max_w * length_s:
             counts.implausible += 1
             step_j = -1.0
         power_w = step_j / length_s
-        found.append(_Segment(from_s, time_s, power_w, power_w, known=step_j >= 0))
+        found.append(_Segment(from_s, time_s, power_w, power_w, step_j >= 0, wrapped))
         from_s, last, still = time_s, value, 0
     if still:
         end_s = values[-1][0]
@@ -355,8 +357,6 @@ def _reasons(
     taken: int,
     window_s: float,
     unmeasured_s: float,
-    segments: Sequence[_Segment],
-    mean_w: float,
 ) -> list[str]:
     found: list[str] = []
     if unmeasured_s > UNMEASURED_MOST * window_s:
@@ -366,13 +366,6 @@ def _reasons(
             f"{100 * UNMEASURED_MOST:g} %"
         )
     found += _discarded(counts, taken)
-    if channel.wraps_at_j is not None:
-        longest_s = max((each.length_s for each in segments), default=0.0)
-        if longest_s * 2 * mean_w > channel.wraps_at_j:
-            found.append(
-                f"its counter may have wrapped more than once within {longest_s:.0f} s without a "
-                "reading"
-            )
     return found
 
 
@@ -387,3 +380,30 @@ def _discarded(counts: _Counts, taken: int) -> list[str]:
         return []
     what = ", ".join(f"{count} {name}" for name, count in odd.items() if count)
     return [f"of {taken} readings, {what}; at most {100 * DISCARDED_MOST:g} %"]
+
+
+def _wraps_unseen(
+    channel: MeterChannel, segments: Sequence[_Segment], known: Sequence[_Segment]
+) -> list[str]:
+    """Return why the energy of a counter is not certain: it may have begun again at 0 more often
+    between two readings than they show.
+
+    The power between them may have been twice the highest that is certain. It is certain between
+    readings that are so near that not even the largest possible power wraps the counter.
+    """
+    if channel.wraps_at_j is None:
+        return []
+    certain_s = channel.wraps_at_j / channel.power_max_w
+    certain = [each.to_w for each in segments if each.known and each.length_s <= certain_s]
+    most_w = min(2 * max(certain), channel.power_max_w) if certain else channel.power_max_w
+    # A part at an edge of the window is of a longer time between two readings.
+    whole = [
+        each.length_s
+        for each in segments
+        if any(each.begin_s <= part.begin_s and part.end_s <= each.end_s for part in known)
+    ]
+    if max(whole) * most_w <= channel.wraps_at_j:
+        return []
+    return [
+        f"its counter may have wrapped more than once within {max(whole):.0f} s without a reading"
+    ]

@@ -12,6 +12,7 @@ import socket
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -24,7 +25,7 @@ from prometheus_client import (
 from prometheus_client.exposition import basic_auth_handler, default_handler
 from prometheus_client.registry import Collector
 
-from headrace.errors import UsageError
+from headrace.errors import UsageError, system_words
 
 FILE_INTERVAL_S = 5.0
 PUSH_INTERVAL_S = 10.0
@@ -91,18 +92,32 @@ def served(metrics: Collector, address: str, tell: Tell) -> Generator[None]:
 # -- again and again --
 
 
+@dataclass
+class Attempts:
+    """What becomes of something that is done again and again."""
+
+    problem: str = ""
+    """Why the last attempt failed; empty if it did not."""
+    told: bool = False
+
+
 @contextmanager
-def _repeated(what: str, do: Callable[[], None], interval_s: float, tell: Tell) -> Generator[None]:
+def _repeated(
+    what: str, do: Callable[[], None], interval_s: float, tell: Tell
+) -> Generator[Attempts]:
     """Do something every so often, and once at the end. An error is told once."""
-    stop, told = threading.Event(), [False]
+    stop, attempts = threading.Event(), Attempts()
 
     def attempt() -> None:
         try:
             do()
+            attempts.problem = ""
         except Exception as error:  # urllib, http.client and the file system have many
-            if not told[0]:
-                told[0] = True
-                tell(f"{what}: {error}; the run goes on and tries again")
+            words = system_words(error) if isinstance(error, OSError) else str(error)
+            attempts.problem = f"{what}: {words}"
+            if not attempts.told:
+                attempts.told = True
+                tell(f"{attempts.problem}; the run goes on and tries again")
 
     def run() -> None:
         attempt()
@@ -113,7 +128,7 @@ def _repeated(what: str, do: Callable[[], None], interval_s: float, tell: Tell) 
     thread = threading.Thread(target=run, name=f"headrace-{what}", daemon=True)
     thread.start()
     try:
-        yield
+        yield attempts
     finally:
         stop.set()
         thread.join(3 * _PUSH_PATIENCE_S)
@@ -134,16 +149,19 @@ def check_file(path: Path, option: str = "--openmetrics-file") -> None:
 
 
 @contextmanager
-def written(metrics: Collector, path: Path, tell: Tell) -> Generator[None]:
-    """Keep a text file up to date. It is replaced whole, and stays after the run."""
+def written(metrics: Collector, path: Path, tell: Tell) -> Generator[Attempts]:
+    """Keep a text file up to date. It is replaced whole, and stays after the run.
+
+    When the context has ended, `problem` is that of the last time it was written.
+    """
     registry = _registry(metrics)
     with _repeated(
         f"metrics file {path}",
         lambda: write_to_textfile(str(path), registry),
         FILE_INTERVAL_S,
         tell,
-    ):
-        yield
+    ) as attempts:
+        yield attempts
 
 
 # -- a push gateway --

@@ -8,6 +8,7 @@ ends.
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import resource
@@ -28,6 +29,8 @@ _MAGIC = b"HRREC\0\0\x02"
 _SEGMENT_BYTES = 64 << 10
 _SLOT_BYTES = 64
 _READ_BYTES = 1 << 30
+_LEAST_ROOM_BYTES = 256 << 10
+"""Free bytes of a filesystem: less ends a recording before its first records."""
 _SLOTS = _SEGMENT_BYTES // _SLOT_BYTES
 _SIZES = (1 << 40, 1 << 34)
 """Sizes of the file, which is sparse: they limit the length of a recording."""
@@ -153,7 +156,11 @@ class Arena:
 
 def _make(place: Path) -> tuple[int, int]:
     """Return a descriptor of an unnamed file, and its size. Raises OSError if the filesystem does
-    not support it."""
+    not support it or is full."""
+    room = os.statvfs(place)
+    # Some filesystems do not know their size: they say 0 blocks.
+    if room.f_blocks and room.f_bavail * room.f_frsize < _LEAST_ROOM_BYTES:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     descriptor = _nameless(place)
     try:
         size = _stretch(descriptor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import tempfile
 import tomllib
 from pathlib import Path
 
@@ -38,6 +39,14 @@ def profile_to_write(out: Path | None, name: str, option: str = "--out") -> Path
             hint=f"give {option} another name",
         )
     return path
+
+
+def temporary_places() -> list[Path]:
+    """Return folders for temporary files, the user's first; none where none can be written to."""
+    try:
+        return list(dict.fromkeys((Path(tempfile.gettempdir()), Path("/var/tmp"))))
+    except FileNotFoundError:  # each is full, or may not be written to
+        return []
 
 
 def free_path(path: Path) -> Path:

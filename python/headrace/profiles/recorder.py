@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 from headrace.errors import HeadraceError
 from headrace.profiles.arena import Arena
 from headrace.profiles.launching import EndedProgram, KernelCounts, Watching, launch, unwatched
+from headrace.profiles.places import temporary_places
 from headrace.profiles.preloading import preloaded
 from headrace.profiles.programs import ProgramError, find_program, not_executed, why_not_recorded
 from headrace.profiles.recording import Read, join
@@ -103,7 +103,7 @@ def _run(
             f"{place}: the recording cannot be kept: {error.strerror or error}"
         ) from error
     with (
-        Arena([place, Path(tempfile.gettempdir()), Path("/var/tmp")]) as arena,
+        Arena([place, *temporary_places()]) as arena,
         preloaded(arena) as environment,
     ):
         started = datetime.datetime.now(datetime.UTC)

@@ -80,6 +80,11 @@ def join(written: Written) -> Read:
     names.mark_direct(written.records)
     images = Images()
     images.take(written.texts, names.directories)
+    if not images.of and Fact.FULL in written.facts:
+        raise HeadraceError(
+            "nothing was recorded: the place of the recording was full",
+            hint="free some space, or name a place that has some with --out",
+        )
     if not images.of:
         raise HeadraceError(
             "nothing was recorded: the program never loaded the recorder's library",
@@ -106,7 +111,8 @@ def join(written: Written) -> Read:
         len({image.pid for image in images.of.values()}),
         images.cpu_ns(),
         images.cpu_wait_ns(),
-        images.unfinished(),
+        # Without room no process could say that it ended.
+        0 if Fact.FULL in written.facts else images.unfinished(),
         moved[Op.READ] + written.other_read_bytes + images.loader_read_bytes(),
         moved[Op.WRITE] + written.other_written_bytes,
         tuple(dict.fromkeys([*notes, *images.not_recorded()])),

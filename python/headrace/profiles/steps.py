@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 
 from headrace.catalog import entry
 from headrace.catalog.tables import PROFILE_VERSION, CatalogProfile
-from headrace.errors import FileProblem, HeadraceError, StudyError
+from headrace.errors import FileProblem, HeadraceError, StudyError, system_words
+from headrace.whole_file import whole
 
 Ints = npt.NDArray[np.int64]
 MOST_NUMBER = 1 << 61
@@ -276,8 +277,8 @@ def existing_profile(given: Path, option: str) -> Path:
 
 
 def save(recording: Recording, path: Path) -> None:
-    """Write both files: steps first, so that an existing table always has its steps. Raises
-    HeadraceError.
+    """Write both files whole or not at all: an earlier profile stays when there is no room. Steps
+    are first, so that an existing table always has its steps. Raises HeadraceError.
 
     Software has many names that are rarely read: they are stored with the steps.
     """
@@ -286,20 +287,27 @@ def save(recording: Recording, path: Path) -> None:
     table = _steps_table(recording)
     others = ("op", "direct", "synchronous")
     numbers = [name for name in table.column_names if name not in others]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+
+    def write_steps(part: Path) -> None:
         pq.write_table(
             table,
-            steps_path(path),
+            part,
             compression="zstd",
             use_dictionary=["op"],  # pyright: ignore[reportArgumentType]
             column_encoding=dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
         )
+
+    def write_both(part: Path) -> None:
         # A name that is not UTF-8 has a `?` for each such byte.
-        path.write_text(text, encoding="utf-8", errors="replace")
+        part.write_text(text, encoding="utf-8", errors="replace")
+        whole(steps_path(path), write_steps)
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        whole(path, write_both)
     except OSError as error:
         raise HeadraceError(
-            f"{path}: the profile cannot be written: {error.strerror or error}"
+            f"{path}: the profile cannot be written: {system_words(error)}"
         ) from error
 
 

@@ -23,6 +23,7 @@ from headrace.profiles.steps import (
     opened_alone,
     whole_number,
 )
+from headrace.profiles.unnamed_folders import UnnamedFolders, joined, shown
 
 _LINE = re.compile(
     r"^(?:\[pid\s+(\d{1,10})(?:<[^>]*>)?\]\s+|(\d{1,10})(?:<[^>]*>)?\s+)?(\d{9,10}\.\d+)\s+"
@@ -52,6 +53,7 @@ _RENAMES = {"rename", "renameat", "renameat2"}
 _OPENS = {"open", "openat", "openat2", "creat"}
 _DUPLICATES = {"dup", "dup2", "dup3"}
 _CLONES = {"clone", "clone3", "fork", "vfork"}
+_PLACES = {"chdir", "fchdir", "getcwd"}
 _SIZES = {"ftruncate", "truncate", "fallocate"}
 _OTHER_WAYS = {"io_uring_setup": "io_uring", "io_uring_enter": "io_uring", "io_submit": "libaio"}
 """Calls whose reads and writes strace does not show -> the interface's common name."""
@@ -70,8 +72,9 @@ class _Open:
 class _Process:
     """Threads that share descriptors."""
 
+    directory: str
+    """Where the process is, of unnamed_folders.py where the trace does not tell it."""
     open: dict[int, _Open] = field(default_factory=dict[int, _Open])
-    directory: str = "/"
     folders: dict[int, str] = field(default_factory=dict[int, str])
     """Descriptors of directories, to which paths of openat and its kin are relative."""
     closed_by_exec: set[int] = field(default_factory=set[int])
@@ -79,7 +82,7 @@ class _Process:
     def forked(self) -> _Process:
         """Return a child's descriptors: it shares the positions in files that were open."""
         return _Process(
-            dict(self.open), self.directory, dict(self.folders), set(self.closed_by_exec)
+            self.directory, dict(self.open), dict(self.folders), set(self.closed_by_exec)
         )
 
     def drop(self, descriptors: set[int]) -> None:
@@ -96,6 +99,18 @@ class _Process:
         else:
             self.closed_by_exec.discard(descriptor)
 
+    def follow_folder(self, name: str, arguments: str, result: int) -> None:
+        """Follow a call on a descriptor that is no file: it may be one of a folder."""
+        descriptor = _descriptor(arguments)
+        folder = self.folders.get(descriptor)
+        if name in _DUPLICATES:
+            self.drop({result})
+        if folder is not None and name == "close":
+            self.drop({descriptor})
+        elif folder is not None and (name in _DUPLICATES or "F_DUPFD" in arguments):
+            self.folders[result] = folder
+            self.mark(result, arguments)
+
 
 class _Reader:
     def __init__(self) -> None:
@@ -106,6 +121,10 @@ class _Reader:
         self._direct: Counter[int] = Counter()
         """Reads and writes of a file past the page cache, less the others."""
         self._numbers: dict[str, int] = {}
+        self._same: dict[int, int] = {}
+        """Files that turned out to be another one, when the name of their folder was learnt."""
+        self._unnamed = UnnamedFolders()
+        self._start = self._unnamed.new()
         self._processes: dict[int, _Process] = {}
         self._threads: dict[int, int] = {}
         self._ends: dict[int, int] = {}
@@ -125,9 +144,10 @@ class _Reader:
 
     def file(self, path: str) -> int:
         """Return the number of a file."""
+        path = self._unnamed.resolved(path)
         if path not in self._numbers:
             self._numbers[path] = len(self.files)
-            self.files.append(RecordedFile(path, 0, software=is_software(path)))
+            self.files.append(RecordedFile(path, 0, software=is_software(shown(path))))
         return self._numbers[path]
 
     def _open(self, path: str, flags: str, *, created: bool) -> _Open:
@@ -143,12 +163,6 @@ class _Reader:
         self._opened.add(number)
         self.files[number] = replace(old, created=created, synchronous=synchronous)
         return _Open(number, direct="O_DIRECT" in flags)
-
-    def files_used(self) -> list[RecordedFile]:
-        """Return the files, direct where most reads and writes went past the page cache."""
-        return [
-            replace(file, direct=self._direct[number] > 0) for number, file in enumerate(self.files)
-        ]
 
     def call(self, pid: int, at_ns: int, text: str) -> None:
         """Process one complete call."""
@@ -200,7 +214,9 @@ class _Reader:
             if parent is not None:
                 self._parents[pid] = parent
                 self._add(parent, pid, self._cloning[parent])
-        return self._processes.setdefault(pid, _Process())
+        if pid not in self._processes:
+            self._processes[pid] = _Process(self._start)
+        return self._processes[pid]
 
     def _cloned(self, pid: int, child: int, arguments: str) -> None:
         """Add a child, unless it has run as this process's child already."""
@@ -212,17 +228,86 @@ class _Reader:
         process = self._process(parent)
         self._processes[child] = process if "CLONE_FILES" in arguments else process.forked()
 
+    def _is_in(self, process: _Process, directory: str) -> None:
+        """Note the absolute name of the directory in which a process is."""
+        folder, process.directory = process.directory, directory
+        # Processes of which the trace lacks the beginning may be in others.
+        if self.strangers or not self._unnamed.learn(folder, directory):
+            return
+        for path, number in list(self._numbers.items()):
+            if (named := self._unnamed.resolved(path)) == path:
+                continue
+            del self._numbers[path]
+            if named in self._numbers:
+                self._same[number] = self._numbers[named]
+            else:
+                self._numbers[named] = number
+
+    def _place(self, process: _Process, name: str, arguments: str) -> None:
+        """Follow a process to another directory, or learn the name of that in which it is."""
+        if name == "fchdir":
+            process.directory = self._folder(process, arguments)
+        elif quoted := _QUOTED.search(arguments):
+            path = _unescaped(quoted.group(1))
+            if name == "chdir":
+                process.directory = joined(process.directory, path)
+            elif path.startswith("/"):  # not `(unreachable)…`
+                self._is_in(process, path)
+
+    def _folder(self, process: _Process, arguments: str) -> str:
+        """Return the folder that a call's first descriptor names; without one, that in which the
+        process is."""
+        found = _DESCRIPTOR.match(arguments)
+        if found is None:
+            return process.directory
+        if (path := _unescaped(found.group(2) or "")).startswith("/"):
+            return path  # with -y
+        fd = int(found.group(1))
+        if fd in process.open:  # opened as a file, without O_DIRECTORY
+            return self.files[process.open[fd].file].path
+        if fd not in process.folders:
+            process.folders[fd] = self._unnamed.new()
+        return process.folders[fd]
+
+    def _named(self, process: _Process, arguments: str) -> str:
+        """Return the path that a call names; "" if it names none."""
+        quoted = _QUOTED.search(arguments)
+        if quoted is None or not quoted.group(1):
+            return ""
+        path = _unescaped(quoted.group(1))
+        return joined("/" if path.startswith("/") else self._folder(process, arguments), path)
+
+    def finished(self) -> tuple[list[RecordedFile], list[tuple[int, ...]]]:
+        """Return the files, by the names that the whole trace tells, and the steps."""
+        for number, other in self._same.items():
+            one, two = self.files[other], self.files[number]
+            synchronous = one.synchronous or two.synchronous
+            size = max(one.bytes, two.bytes)
+            self.files[other] = replace(one, bytes=size, synchronous=synchronous)
+            self._direct[other] += self._direct[number]
+        files = [
+            # Direct where most reads and writes went past the page cache.
+            replace(
+                file,
+                path=shown(self._unnamed.resolved(file.path)),
+                direct=self._direct[number] > 0,
+            )
+            for number, file in enumerate(self.files)
+        ]
+        rows = [(*row[:4], self._same.get(row[4], row[4]), *row[5:]) for row in self.rows]
+        return files, rows if self._same else self.rows
+
     def _rename(self, process: _Process, arguments: str) -> None:
         """Let a file have another name from now on. Its first name is the one that is kept."""
         if here := _DIRECTORY.match(arguments):
-            process.directory = _unescaped(here.group(1))
+            self._is_in(process, _unescaped(here.group(1)))
         named = list(_QUOTED.finditer(arguments))
         if len(named) != 2:
             return
         # Each name of renameat follows the descriptor of its folder.
         ahead = (arguments[: named[0].start()], arguments[named[0].end() : named[1].start()])
         old, new = (
-            _named(process, before.lstrip(", ") + found.group(0))
+            self._unnamed.resolved(self._named(process, before.lstrip(", ") + found.group(0)))
             for before, found in zip(ahead, named, strict=True)
         )
         changed = (old, new) if "RENAME_EXCHANGE" in arguments else (old,)
@@ -293,7 +378,7 @@ class _Reader:
         if name == "truncate":
             quoted = _QUOTED.search(arguments)
             path = "" if quoted is None else _unescaped(quoted.group(1))
-            file = self.file(_absolute(process, path)) if path else None
+            file = self.file(joined(process.directory, path)) if path else None
         else:
             held = self._held(process, arguments)
             file = None if held is None else held.file
@@ -329,12 +414,12 @@ class _Reader:
         self, process: _Process, name: str, arguments: str, result: int, result_path: str
     ) -> tuple[Op, int, int, int] | None:
         if here := _DIRECTORY.match(arguments):
-            process.directory = _unescaped(here.group(1))
+            self._is_in(process, _unescaped(here.group(1)))
         if name in ("execve", "execveat"):
             process.drop(set(process.closed_by_exec))
             return None
         if name in _OPENS:
-            path = _unescaped(result_path[1:-1]) or _named(process, arguments)
+            path = _unescaped(result_path[1:-1]) or self._named(process, arguments)
             process.drop({result})
             process.mark(result, arguments)
             if "O_DIRECTORY" in arguments:
@@ -347,18 +432,16 @@ class _Reader:
             process.open[result] = held
             return Op.OPEN, held.file, 0, 0
         if name in _STATS:
-            path = _named(process, arguments)
+            path = self._named(process, arguments)
             return (Op.STAT, self.file(path), 0, 0) if path else None
         if name in _SIZES:
             return self._size(process, name, arguments)
-        if name == "chdir":
-            if quoted := _QUOTED.search(arguments):
-                process.directory = _absolute(process, _unescaped(quoted.group(1)))
+        if name in _PLACES:
+            self._place(process, name, arguments)
             return None
         held = self._held(process, arguments)
         if held is None:
-            if name in _DUPLICATES:
-                process.drop({result})
+            process.follow_folder(name, arguments, result)
             return None
         if name in _READS or name in _WRITES:
             return self._moved(held, name, arguments, result)
@@ -412,20 +495,6 @@ def _unescaped(text: str) -> str:
     return name
 
 
-def _named(process: _Process, arguments: str) -> str:
-    """Return the absolute path that a call names; "" if it names none."""
-    quoted = _QUOTED.search(arguments)
-    if quoted is None or not quoted.group(1):
-        return ""
-    folder = process.folders.get(_descriptor(arguments))
-    return _absolute(process, _unescaped(quoted.group(1)), folder)
-
-
-def _absolute(process: _Process, path: str, folder: str | None = None) -> str:
-    folder = process.directory if folder is None else folder
-    return os.path.normpath(path if path.startswith("/") else f"{folder.rstrip('/')}/{path}")
-
-
 class _Lines:
     """Joins the lines of a trace to complete calls, and hands them to a reader."""
 
@@ -472,7 +541,7 @@ class _Lines:
         else:
             self.reader.call(pid, at_ns, text)
 
-    def notes(self) -> tuple[str, ...]:
+    def notes(self, files: tuple[RecordedFile, ...]) -> tuple[str, ...]:
         """Return what the trace does not tell."""
         reader = self.reader
         notes = [
@@ -492,6 +561,12 @@ class _Lines:
                 f"the start of {reader.strangers} process{'es' if several else ''} is not in the "
                 "trace: what was done to files that were open before is missing, unless strace "
                 "had -y"
+            )
+        if unnamed := sum(file.path[:1] != "/" and not file.software for file in files):
+            one = unnamed == 1
+            notes.append(
+                f"{unnamed} file{' has a name' if one else 's have names'} relative to a folder "
+                "that the trace does not name: strace -y names it"
             )
         if reader.maps:
             notes.append(
@@ -523,14 +598,16 @@ def read_strace(path: Path, name: str) -> Recording:
     if not lines.count:
         raise StudyError([FileProblem(path, 0, "", "", "is empty: no call was traced")])
     reader, first = lines.reader, lines.first_ns
-    steps = columns([(start - first, end - first, *rest) for start, end, *rest in reader.rows])
+    named, rows = reader.finished()
+    steps = columns([(start - first, end - first, *rest) for start, end, *rest in rows])
+    files = opened_alone(named, steps)
     return Recording(
         name,
         "strace",
-        opened_alone(reader.files_used(), steps),
+        files,
         steps,
         lines.last_ns - first,
         cpu_ns=int(steps.cpu_ns.sum()),
         processes=len(reader.pids),
-        notes=lines.notes(),
+        notes=lines.notes(files),
     )

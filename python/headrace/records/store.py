@@ -20,7 +20,13 @@ from typing import IO, Any
 
 import msgspec
 
-from headrace.errors import CannotRecordError, RefusedError, UsageError, as_word
+from headrace.errors import (
+    CannotRecordError,
+    RefusedError,
+    UsageError,
+    as_word,
+    system_words,
+)
 from headrace.plan.trial import Plan
 from headrace.records.sums import job_sums
 from headrace.records.trial_record import RECORD_SCHEMA, SCHEMAS_READ, TrialRecord, encode
@@ -321,7 +327,7 @@ def recording(root: Path) -> Generator[None]:
             ) from None
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise CannotRecordError(
-                f"records cannot be written to {root}: {error.strerror}",
+                f"records cannot be written to {root}: {system_words(error)}",
                 hint="name a folder with --results",
             ) from None
         raise CannotRecordError(

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from headrace.errors import FileProblem, StudyError
+from headrace.errors import FileProblem, StudyError, system_words
 from headrace.traces.files import TraceFile, empty
 from headrace.traces.rows import OP_WORDS, UNSEEN_NS, RequestRows, read_rows
 from headrace.traces.statistics import TraceDamage
@@ -66,7 +66,7 @@ def convert(trace: TraceFile, out: Path, format: str | None = None) -> int:
         return whole(out, write)
     except OSError as error:
         raise StudyError(
-            [FileProblem(out, 0, "", "", f"cannot be written: {error.strerror or error}")]
+            [FileProblem(out, 0, "", "", f"cannot be written: {system_words(error)}")]
         ) from None
 
 
