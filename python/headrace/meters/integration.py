@@ -185,7 +185,7 @@ def powers(channel: MeterChannel, readings: Iterable[Reading]) -> list[tuple[flo
     return [(time_s, value) for time_s, value in good if channel.fits(value)]
 
 
-def _values(channel: MeterChannel, readings: Iterable[Reading]) -> list[tuple[float, float]]:
+def _values(channel: MeterChannel, readings: Iterable[Reading]) -> list[tuple[float, float | None]]:
     """Return time and watts, or joules of a counter, of a channel's readings."""
     return [
         (reading.time_s, reading.energy_j if channel.counter else reading.power_w)
