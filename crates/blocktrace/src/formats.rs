@@ -49,7 +49,9 @@ pub fn open(files: &[PathBuf]) -> Result<Box<dyn Source + Send + Sync>, Box<Dama
 
 fn open_text(file: &Path, head: &[u8]) -> Result<Box<dyn Source + Send + Sync>, Box<Damage>> {
     let text = String::from_utf8_lossy(head);
-    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or("").trim().to_owned();
+    let begins = text.lines().enumerate().find(|(_, line)| !line.trim().is_empty());
+    let (before, first) = begins.map_or((0, ""), |(before, line)| (before, line.trim()));
+    let first = first.to_owned();
     if let Some(version) = iolog::version(&first) {
         if version != "2" && version != "3" {
             let damage =
@@ -59,7 +61,7 @@ fn open_text(file: &Path, head: &[u8]) -> Result<Box<dyn Source + Send + Sync>, 
         return Ok(Box::new(iolog::open(file, version == "3")?));
     }
     if csv::is_header(&first) {
-        return Ok(Box::new(csv::open(file)?));
+        return Ok(Box::new(csv::open(file, &first, before as u64 + 1)?));
     }
     if text.lines().any(ftrace::is_event) {
         return Ok(Box::new(ftrace::open(file)?));

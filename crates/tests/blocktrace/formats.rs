@@ -161,6 +161,40 @@ fn iolog_and_csv_are_in_the_order_of_time() {
 }
 
 #[test]
+fn csv_of_spreadsheets_means_what_plain_csv_means() {
+    let plain = "time_ns,op,sector,sectors,pid,process,response_ns\n0,read,8,8,7,cp,500\n900,write,64,8,9,a,100\n";
+    let (expected, _) = of_text(plain).unwrap();
+    assert_eq!(expected.len(), 4);
+    for text in [
+        format!("\u{feff}{plain}"),
+        format!("\r\n{}", plain.replace('\n', "\r\n")),
+        plain.replace("response_ns", "Response_NS").replace("time_ns", "\"Time_ns\""),
+        plain.replace(",cp,", ",\"cp, then \"\"sync\"\"\","),
+        plain.replace("500", "500,,"),
+    ] {
+        let (events, damages) = of_text(&text).unwrap();
+        assert_eq!((events, damages.count), (expected.clone(), 0), "{text}");
+    }
+}
+
+#[test]
+fn lines_of_csv_that_do_not_fit_the_header_are_damage() {
+    let head = "time_ns,op,sector,sectors,response_ns";
+    for (line, field) in [
+        ("0,read,8,8", "line"),
+        ("0,read,8,8,500,99", "line"),
+        ("0,read,8,\"8,500", "line"),
+        ("0,read,8,8,18446744073709551615", "response_ns"),
+    ] {
+        let (events, damages) = of_text(&format!("{head}\n{line}\n900,read,8,8,1\n")).unwrap();
+        assert_eq!((events.len(), damages.count), (2, 1), "{line}");
+        assert_eq!((damages.first[0].field.as_str(), damages.first[0].line), (field, 2), "{line}");
+    }
+    let twice = of_text("\ntime_ns,op,sector,sector,sectors\n0,read,8,9,8\n").unwrap_err();
+    assert_eq!((twice.field.as_str(), twice.line), ("sector", 2));
+}
+
+#[test]
 fn the_files_of_all_cpus_are_merged_by_time() {
     let place = tempfile::tempdir().unwrap();
     let all = three();
