@@ -70,8 +70,8 @@ fn cells(line: &str) -> Result<Vec<Cow<'_, str>>, Wrong> {
 fn columns(line: &str) -> Option<Vec<String>> {
     let cells = cells(line.trim_start_matches('\u{feff}')).ok()?;
     let columns: Vec<String> = cells.iter().map(|cell| cell.to_ascii_lowercase()).collect();
-    let known = |name: &&str| columns.iter().any(|column| column == *name);
-    ["time_ns", "op", "sector", "sectors"].iter().all(|name| known(&name)).then_some(columns)
+    let known = |name: &str| columns.iter().any(|column| column == name);
+    ["time_ns", "op", "sector", "sectors"].iter().all(|name| known(name)).then_some(columns)
 }
 
 pub fn is_header(line: &str) -> bool {
