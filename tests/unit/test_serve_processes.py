@@ -48,7 +48,7 @@ def test_what_cannot_be_simulated_is_said_in_the_words_of_the_form(folder: Path)
         run = worker.ask(study.text, str(study.base))
         assert wait_until(lambda: run.ended, 60, 0.05)
         assert not run.points and "replicas" in run.problem
-        assert "allowed: at most one a target (2)" in run.problem
+        assert "allowed: replicas of 1 to 2, or more servers" in run.problem
         assert ".toml" not in run.problem
     finally:
         worker.close()

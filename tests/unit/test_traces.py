@@ -300,12 +300,24 @@ def test_a_trace_of_which_no_line_can_be_read_says_why(tmp_path: Path) -> None:
     """A CSV with fractions, as many programs write them, is not merely without requests."""
     file = tmp_path / "a.csv"
     file.write_text("time_ns,op,sector,sectors\n0.5,R,0,8\n1.5,R,8,8\n")
-    said = "no requests that can be read; the first problem: .*a.csv:2: must be a whole number, "
+    said = "no requests that can be read; the first problem: .*a.csv:2: time_ns: must be a whole number, "
     assert re.search(said, fault_of(file))
     with pytest.raises(StudyError) as failed:
         convert(open_trace(file), tmp_path / "b.csv")
     assert re.search(said, str(failed.value.problems[0]))
     assert not (tmp_path / "b.csv").exists()
+
+
+def test_what_convert_leaves_out_is_told(tmp_path: Path) -> None:
+    file, out = tmp_path / "a.csv", tmp_path / "b.csv"
+    bad = "".join(f"{at}.5,read,8,8\n" for at in range(30))
+    file.write_text(f"time_ns,op,sector,sectors\n1,read,0,8\n{bad}")
+    ended = CliRunner().invoke(make_app(), ["trace", "convert", str(file), str(out)])
+    assert ended.exit_code == 0
+    said = " ".join(ended.stderr.split())
+    assert "time_ns: must be a whole number, not negative (0.5)" in said
+    shown = said.count("must be a whole number")
+    assert f"… and {30 - shown} more" in said and 0 < shown < 30
 
 
 def test_a_truncated_trace_says_where_and_keeps_the_rest(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
@@ -11,6 +12,7 @@ from headrace.units import format_amount, format_bytes, format_bytes_per_s
 
 if TYPE_CHECKING:
     from headrace.traces import Statistics
+    from headrace.traces.statistics import TraceDamage
 
 _OPS = ("read", "write", "discard", "flush")
 
@@ -103,12 +105,17 @@ def _sizes(sizes: list[list[int]]) -> str:
     )
 
 
+def warn_of_damages(damages: Sequence[TraceDamage], count: int) -> None:
+    """Print the first damages, and how many there are."""
+    for damage in damages:
+        err.print(f"[yellow]{escape(str(damage))}[/yellow]")
+    if count > len(damages):
+        err.print(f"[yellow]… and {count - len(damages):,} more[/yellow]")
+
+
 def warn(found: Statistics) -> None:
     """Print the damage of a trace."""
-    for damage in found.damages:
-        err.print(f"[yellow]{escape(str(damage))}[/yellow]")
-    if found.damage_count > len(found.damages):
-        err.print(f"[yellow]… and {found.damage_count - len(found.damages):,} more[/yellow]")
+    warn_of_damages(found.damages, found.damage_count)
     if found.trace.lost:
         err.print(
             f"[red]{found.trace.lost:,} events were lost while it was captured: the trace is not "

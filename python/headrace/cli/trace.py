@@ -257,8 +257,9 @@ def convert_trace(
 ) -> None:
     """Write a trace's requests as fio's iolog, CSV or Parquet."""
     from headrace.cli._output_files import check_output
+    from headrace.cli._trace_show import warn_of_damages
     from headrace.traces import convert, open_trace
 
     check_output(output, "OUTPUT")
-    count = convert(open_trace(trace, device), output, format)
+    count = convert(open_trace(trace, device), output, format, damaged=warn_of_damages)
     err.print(f"{count:,} requests written: {output}", style="dim", markup=False)

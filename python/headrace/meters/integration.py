@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict
@@ -160,7 +161,7 @@ def integrate(
         channel, segments, known, energy_j, (begin_s, end_s), unmeasured_s, mean_w
     )
     reasons = _reasons(channel, counts, taken, window_s, unmeasured_s)
-    reasons += _wraps_unseen(channel, segments, known)
+    reasons += _wraps_unseen(channel, segments, (begin_s, end_s))
     return Integral(
         energy_j,
         energy_j / window_s,
@@ -382,28 +383,32 @@ def _discarded(counts: _Counts, taken: int) -> list[str]:
     return [f"of {taken} readings, {what}; at most {100 * DISCARDED_MOST:g} %"]
 
 
+_OFTEN_S = 15.0
+"""Readings that are nearer are taken often."""
+
+
 def _wraps_unseen(
-    channel: MeterChannel, segments: Sequence[_Segment], known: Sequence[_Segment]
+    channel: MeterChannel, segments: Sequence[_Segment], window: tuple[float, float]
 ) -> list[str]:
     """Return why the energy of a counter is not certain: it may have begun again at 0 more often
     between two readings than they show.
 
     The power between them may have been twice the highest that is certain. It is certain between
-    readings that are so near that not even the largest possible power wraps the counter.
+    readings that are so near that not even the largest possible power wraps the counter, and
+    between most readings that are taken every few seconds: no counter is full within its reading.
     """
     if channel.wraps_at_j is None:
         return []
-    certain_s = channel.wraps_at_j / channel.power_max_w
+    usual_s = statistics.median(each.length_s for each in segments)
+    certain_s = max(channel.wraps_at_j / channel.power_max_w, min(2 * usual_s, _OFTEN_S))
     certain = [each.to_w for each in segments if each.known and each.length_s <= certain_s]
     most_w = min(2 * max(certain), channel.power_max_w) if certain else channel.power_max_w
     # A part at an edge of the window is of a longer time between two readings.
-    whole = [
-        each.length_s
-        for each in segments
-        if any(each.begin_s <= part.begin_s and part.end_s <= each.end_s for part in known)
-    ]
-    if max(whole) * most_w <= channel.wraps_at_j:
+    longest_s = max(
+        each.length_s for each in segments if each.known and each.cut(*window) is not None
+    )
+    if longest_s * most_w <= channel.wraps_at_j:
         return []
     return [
-        f"its counter may have wrapped more than once within {max(whole):.0f} s without a reading"
+        f"its counter may have wrapped more than once within {longest_s:.0f} s without a reading"
     ]

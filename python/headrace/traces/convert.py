@@ -21,9 +21,16 @@ _SECTOR_BYTES = 512
 _IOLOG_WORDS = ("read", "write", "sync", "trim")
 
 
-def convert(trace: TraceFile, out: Path, format: str | None = None) -> int:
+Told = Callable[[tuple[TraceDamage, ...], int], None]
+"""Gets the first damages of a trace and the number of all."""
+
+
+def convert(
+    trace: TraceFile, out: Path, format: str | None = None, *, damaged: Told | None = None
+) -> int:
     """Write a trace's requests; return their number. `format`: `fio-iolog` (version 3), `csv`,
-    `parquet`; by the suffix if None.
+    `parquet`; by the suffix if None. `damaged` is called when places could not be read: the rest is
+    written.
 
     Times start at 0 with the first request. Queue or completion times that the trace lacks stay
     empty. Raises StudyError for an unknown format, a trace without requests, or a file that cannot
@@ -49,11 +56,13 @@ def convert(trace: TraceFile, out: Path, format: str | None = None) -> int:
             ]
         )
 
-    damages: list[TraceDamage] = []
+    damages: tuple[TraceDamage, ...] = ()
+    damage_count = 0
 
     def batches() -> Generator[RequestRows]:
+        nonlocal damages, damage_count
         for rows in read_rows(trace):
-            damages[:] = rows.damages
+            damages, damage_count = rows.damages, rows.damage_count
             yield rows
 
     def write(part: Path) -> int:
@@ -63,11 +72,14 @@ def convert(trace: TraceFile, out: Path, format: str | None = None) -> int:
         return count
 
     try:
-        return whole(out, write)
+        count = whole(out, write)
     except OSError as error:
         raise StudyError(
             [FileProblem(out, 0, "", "", f"cannot be written: {system_words(error)}")]
         ) from None
+    if damage_count and damaged is not None:
+        damaged(damages, damage_count)
+    return count
 
 
 @contextmanager

@@ -40,7 +40,9 @@ class RequestRows:
     names: dict[int, str]
     """Names of the processes so far."""
     damages: tuple[TraceDamage, ...]
-    """Damages found so far."""
+    """Damages found so far, the first of them."""
+    damage_count: int
+    """Number of all damages so far."""
 
     def __len__(self) -> int:
         return len(self.time_ns)
@@ -62,7 +64,7 @@ def read_rows(trace: TraceFile) -> Generator[RequestRows]:
             name: np.frombuffer(columns[name], np.uint32)
             for name in ("op", "sectors", "pid", "device")
         }
-        damages = damages_of(json.loads(source.damages_json()))
+        damages = json.loads(source.damages_json())
         yield RequestRows(
             time_ns=wide["time_ns"],
             queue_ns=wide["queue_ns"],
@@ -73,7 +75,8 @@ def read_rows(trace: TraceFile) -> Generator[RequestRows]:
             pid=narrow["pid"],
             device=narrow["device"],
             names=source.names(),
-            damages=damages,
+            damages=damages_of(damages),
+            damage_count=damages["count"],
         )
         if not len(wide["time_ns"]):
             return

@@ -29,7 +29,10 @@ class TraceDamage:
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else f"{self.file} at byte {self.offset}"
-        return f"{place}: {self.problem}" + (f" ({self.given.strip()})" if self.given else "")
+        # Of a whole line there is nothing to name.
+        field = f"{self.field}: " if self.field not in ("", "file", "line") else ""
+        given = f" ({self.given.strip()})" if self.given else ""
+        return f"{place}: {field}{self.problem}{given}"
 
 
 @dataclass(frozen=True)
