@@ -300,7 +300,8 @@ def test_a_trace_of_which_no_line_can_be_read_says_why(tmp_path: Path) -> None:
     """A CSV with fractions, as many programs write them, is not merely without requests."""
     file = tmp_path / "a.csv"
     file.write_text("time_ns,op,sector,sectors\n0.5,R,0,8\n1.5,R,8,8\n")
-    said = "no requests that can be read; the first problem: .*a.csv:2: time_ns: must be a whole number, "
+    place = ".*a.csv:2: time_ns"
+    said = f"no requests that can be read; the first problem: {place}: must be a whole number, "
     assert re.search(said, fault_of(file))
     with pytest.raises(StudyError) as failed:
         convert(open_trace(file), tmp_path / "b.csv")
