@@ -45,6 +45,7 @@ from headrace.drives.learning.flash_fit import (
 )
 from headrace.drives.learning.flash_layouts import FlashLayout
 from headrace.drives.learning.queueing import learn_reordering, with_queue
+from headrace.drives.learning.rotation import cleaned
 from headrace.drives.learning.traffic import DiskSums, others_in, parse_stat
 from headrace.errors import RefusedError, StudyError
 
@@ -509,3 +510,12 @@ def test_values_of_writes_are_doubtful_when_the_model_misses_random_writes() -> 
     assert "misses random writes" in program.doubt
     fresh = learnt({**table, "initial": {"state": "fresh"}}, 28.5, writable=True)
     assert not any("random writes" in each.doubt for each in fresh.values)
+
+
+def test_a_place_at_an_edge_that_was_measured_wrongly_does_not_count() -> None:
+    """Late reads look like the end of a track; tracks further out hold no fewer sectors."""
+    right = [1400.0, 1400.0, 1300.0, 1200.0, 1200.0]
+    assert cleaned(right) == right
+    assert cleaned([1250.0, *right[1:]]) == right
+    assert cleaned([*right[:2], 900.0, *right[3:]])[2] == 1200.0
+    assert cleaned([*right[:-1], 1350.0]) == right

@@ -29,6 +29,7 @@ from headrace.drives.learning.queueing import MODEL_REQUESTS, learn_reordering, 
 from headrace.drives.learning.rotation import (
     Rotation,
     Skews,
+    cleaned,
     learn_rotation,
     learn_tracks,
     skews_of,
@@ -127,7 +128,7 @@ def _geometry(
         learnt.unknown.append(Unknown("heads", f"{why}: cylinders of one track are assumed"))
     if skews is None:
         skews = Skews(1, False, 0.0, 0.0, 0.0)
-    per_track = [each.sectors_per_track for each in found]
+    per_track = cleaned([each.sectors_per_track for each in found])
     zones = zones_of(device.capacity_sectors, at, per_track, skews.heads)
     table = learnt.table
     table["heads"] = skews.heads
@@ -145,7 +146,7 @@ def _geometry(
     # Of a cylinder's tracks one is followed by the skew of a cylinder.
     skew_s = skews.track_s + (skews.cylinder_s - skews.track_s) / skews.heads
     for name, index in (("outer", 0), ("inner", -1)):
-        rate = found[index].sectors_per_track * 512 / (rotation.turn_s + skew_s)
+        rate = per_track[index] * 512 / (rotation.turn_s + skew_s)
         error = found[index].error / found[index].sectors_per_track
         where = f"{how} at {at[index]:.0%} of it"
         learnt.add(f"rate at the {name} edge", rate / 1e6, "MB/s", where, rate / 1e6 * error)

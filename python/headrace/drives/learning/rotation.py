@@ -199,18 +199,22 @@ def skews_of(places: list[Tracks]) -> Skews | None:
     return Skews(heads, True, track_s, float(np.median(rare_s)), standard_error(rare_s))
 
 
+def cleaned(per_track: list[float]) -> list[float]:
+    """Return sectors per track, from the outer edge inwards, without values that were measured
+    wrongly: those whose neighbours both have fewer or more, and edges that break the order. No
+    track has fewer sectors than one further in."""
+    if len(per_track) < 2:
+        return per_track
+    inside = [float(np.median(per_track[at - 1 : at + 2])) for at in range(1, len(per_track) - 1)]
+    first, last = max(per_track[:2]), min(per_track[-2:])
+    return [first, *inside, last]
+
+
 def zones_of(
     capacity_sectors: int, places: list[float], per_track: list[float], heads: int
 ) -> list[Zone]:
     """Return the zones: neighbouring places with the same number of sectors per track, which end
     half way to the next."""
-    # A place whose neighbours both have fewer or more was measured wrongly.
-    per_track = [
-        float(np.median(per_track[max(at - 1, 0) : at + 2]))
-        if 0 < at < len(per_track) - 1
-        else each
-        for at, each in enumerate(per_track)
-    ]
     groups: list[list[int]] = []
     for index, sectors in enumerate(per_track):
         group = groups[-1] if groups else []
