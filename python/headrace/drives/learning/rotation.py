@@ -205,9 +205,9 @@ def cleaned(per_track: list[float]) -> list[float]:
     track has fewer sectors than one further in."""
     if len(per_track) < 2:
         return per_track
-    inside = [float(np.median(per_track[at - 1 : at + 2])) for at in range(1, len(per_track) - 1)]
-    first, last = max(per_track[:2]), min(per_track[-2:])
-    return [first, *inside, last]
+    tracks = [max(per_track[:2]), *per_track[1:-1], min(per_track[-2:])]
+    inside = [float(np.median(tracks[at - 1 : at + 2])) for at in range(1, len(tracks) - 1)]
+    return [tracks[0], *inside, tracks[-1]]
 
 
 def zones_of(
