@@ -30,6 +30,7 @@ from headrace.engine.simulate.calibrated import calibrated
 from headrace.errors import InterruptedRunError, RefusedError, StudyError
 from headrace.library import Silent, calibrate, load_study
 from headrace.plan.trial import Trial
+from headrace.records.interference import Interference
 from headrace.records.sums import job_sums
 from headrace.site import SiteCalibration, TargetCalibration
 from headrace.study.model import Study
@@ -165,6 +166,40 @@ def test_the_time_until_files_are_open_is_told_from_that_of_reads(tmp_path: Path
     assert found.values["cpu.scan"] == pytest.approx(1.4, rel=0.1)
     # Without it the time is that of a catalog's client, which is connected at once.
     assert start not in learnt_of(plan, {"cpu.scan": 1.4}).values
+
+
+def test_a_servers_cpu_time_is_told_from_the_latency_of_its_network(tmp_path: Path) -> None:
+    """One machine: what takes the jobs' cores slows more slots, and what only takes time does not."""
+    one = REMOTE.replace("[site.node]", "[site]\none_machine = true\n[site.node]")
+    _, plan = planned(tmp_path, one.replace('"scan", "search"', '"scan"'))
+    request, latency = "target.nas.server_request", "target.nas.network_latency"
+    hidden = {request: 1.5e-3, latency: 200e-6, "cpu.scan": 1.4}
+    found = learnt_of(plan, hidden)
+    assert found.values[request] == pytest.approx(hidden[request], rel=0.15)
+
+
+def test_cpu_time_of_servers_is_what_neither_jobs_nor_others_used() -> None:
+    rows = [{"wall_s": 1.0, "events": 10, "end_s": 1.0, "start_s": 0.0, "user_s": 0.7}]
+    shared = Interference(
+        cpus=2.0,
+        capacity_s=2.0,
+        jobs_s=0.7,
+        own_s=0.4,
+        kernel_s=0.1,
+        foreign_s=0.2,
+        steal_s=0.05,
+        idle_s=0.5,
+        waited_s=0.0,
+        throttled_s=0.0,
+        wall_s=1.0,
+        lost_share=0.0,
+        pressure=None,
+        programs=(),
+    )
+    seen = observed({**job_sums(rows), "last_done_s": 1.0, "interference": shared})
+    assert seen is not None and seen.served == pytest.approx(0.055)
+    unknown = observed({**job_sums(rows), "last_done_s": 1.0, "engine": "measure"})
+    assert unknown is not None and unknown.served is None
 
 
 def test_records_of_jobs_say_how_long_files_took_to_open() -> None:

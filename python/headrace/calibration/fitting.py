@@ -1,11 +1,11 @@
 """Fit the parameters of a site to measured cells, and say which they do not determine.
 
 Least squares (scipy, bounded trust region) on differences per cell: of the logarithm of the time
-per work, of the logarithm of the CPU time, of the waits as a share of the time, and of those for
-open files where they are known. A parameter is undetermined if it changes no difference by more
-than `LEAST_EFFECT` over its whole range, or if its standard error is above `MOST_FACTOR` and a fit
-with its default is as good: the least determined one keeps its default, and the others are fitted
-again.
+per work, of the logarithm of the CPU time, of the waits as a share of the time, and, where they
+are known, of those for open files and of the CPU time of servers on the jobs' cores. A parameter
+is undetermined if it changes no difference by more than `LEAST_EFFECT` over its whole range, or if
+its standard error is above `MOST_FACTOR` and a fit with its default is as good: the least
+determined one keeps its default, and the others are fitted again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WAIT_FLOOR = 0.04
 """Waits count as shares of the time per work of a job."""
 LEAST_CPU = 0.02
 """Share of the jobs' time that CPU time must have to be compared."""
-PARTS = 4
+PARTS = 5
 """Differences of each cell."""
 STEP = 0.03
 """Share of a parameter's range, for finite differences."""
@@ -149,18 +149,20 @@ class _Fitter:
 
 def _difference(real: ObservedCell, made: ObservedCell | None) -> Numbers:
     if made is None:
-        return np.array([10.0, 0.0, 0.0, 0.0])
+        return np.array([10.0] + [0.0] * (PARTS - 1))
     time = math.log(made.seconds / real.seconds) / math.hypot(FLOOR, real.doubt)
     cpu = 0.0
     if real.cpu > LEAST_CPU * real.wall and made.cpu > 0:
         cpu = math.log(made.cpu / real.cpu) / math.hypot(CPU_FLOOR, real.doubt)
-    wait = opening = 0.0
+    wait = opening = served = 0.0
     if real.wall > 0:
         share = real.wall * math.hypot(WAIT_FLOOR, real.doubt)
         wait = (made.wait - real.wait) / share
         if real.open is not None and made.open is not None:
             opening = (made.open - real.open) / share
-    return np.array([time, cpu, wait, opening])
+        if real.served is not None and made.served is not None:
+            served = (made.served - real.served) / share
+    return np.array([time, cpu, wait, opening, served])
 
 
 def _rows(numbers: Sequence[int]) -> list[int]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headrace.records.interference import Interference
 from headrace.records.trial_record import TrialRecord
 
 
@@ -27,6 +28,9 @@ class ObservedCell:
     """Of `wait`, seconds until the jobs' files were open, per work; None where not measured."""
     doubt: float = 0.0
     """Relative standard error of `seconds`."""
+    served: float | None = None
+    """CPU seconds that servers and the kernel spent for the jobs on the jobs' own cores, per work;
+    None where not known, as of servers with cores of their own."""
 
     @property
     def wall(self) -> float:
@@ -62,13 +66,34 @@ def observed(row: Mapping[str, object]) -> ObservedCell | None:
         sum(map(number, waits)) / whole,
         done,
         open=opening / whole if math.isfinite(opening) else None,
+        served=None if (spent := _served_s(row)) is None else spent / whole,
     )
+
+
+def _served_s(row: Mapping[str, object]) -> float | None:
+    """Return the CPU seconds on the nodes that neither jobs nor other programs used."""
+    found = row.get("interference")
+    if isinstance(found, Interference):
+        others_s = found.idle_s + found.steal_s + found.foreign_s
+        return max(0.0, found.capacity_s - others_s - found.jobs_s)
+    busy_s, jobs_s = row.get("cpu_busy_s"), row.get("on_cpu_s")
+    simulated = row.get("engine") == "simulate"
+    if simulated and isinstance(busy_s, float) and isinstance(jobs_s, (int, float)):
+        return max(0.0, busy_s - jobs_s)
+    return None
 
 
 def of_record(record: TrialRecord) -> ObservedCell | None:
     """Return a simulated trial with its sums."""
     return observed(
-        {**(record.sums or {}), "last_done_s": record.last_done_s, "load": record.run.get("load")}
+        {
+            **(record.sums or {}),
+            "last_done_s": record.last_done_s,
+            "load": record.run.get("load"),
+            "engine": record.engine,
+            "interference": record.interference,
+            "cpu_busy_s": None if record.cpu is None else record.cpu.busy_s,
+        }
     )
 
 
@@ -77,12 +102,18 @@ def mean(trials: Sequence[ObservedCell]) -> ObservedCell:
     seconds = np.array([each.seconds for each in trials])
     count = len(trials)
     doubt = float(seconds.std(ddof=1) / seconds.mean() / math.sqrt(count)) if count > 1 else 0.0
-    opening = [each.open for each in trials]
     return ObservedCell(
         float(seconds.mean()),
         float(np.mean([each.cpu for each in trials])),
         float(np.mean([each.wait for each in trials])),
         float(np.mean([each.work for each in trials])),
-        None if None in opening else float(np.mean([each or 0.0 for each in opening])),
+        _mean_if_known([each.open for each in trials]),
         doubt,
+        _mean_if_known([each.served for each in trials]),
     )
+
+
+def _mean_if_known(values: Sequence[float | None]) -> float | None:
+    """Return the mean, or None where one of the values is not known."""
+    known = [each for each in values if each is not None]
+    return float(np.mean(known)) if len(known) == len(values) else None

@@ -203,8 +203,9 @@ def learn(
             f"`headrace resume {records.root} --retry-invalid`, and the same command again",
         )
     modelled = [simulated.modelled(trial) for trial in learnt_from]
+    own = facts.one_machine or (study.site is not None and study.site.one_machine)
     cells = [
-        MeasuredCell(each.target, each.workload, each.choices, measured[trial.cell])
+        MeasuredCell(each.target, each.workload, each.choices, _compared(measured[trial.cell], own))
         for each, trial in zip(modelled, learnt_from, strict=True)
     ]
     slots = {trial.cell: _jobs(simulated.scenario(trial)) for trial in plan.every}
@@ -236,6 +237,11 @@ def learn(
     verdict = judge(ordered, limit)
     verdict = replace(verdict, sentences=(*verdict.sentences, *_disturbed(records)))
     return LearntSite(found, facts, ordered, verdict, missing)
+
+
+def _compared(cell: ObservedCell, one_machine: bool) -> ObservedCell:
+    """Return a cell without the CPU time of servers where they have cores of their own."""
+    return cell if one_machine else replace(cell, served=None)
 
 
 def _disturbed(records: Records) -> list[str]:
