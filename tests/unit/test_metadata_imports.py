@@ -254,6 +254,19 @@ def test_runs_of_ior_put_together_are_results_of_their_own(tmp_path: Path) -> No
     ]
 
 
+def test_columns_say_which_run_of_a_file_they_are_of(
+    tmp_path: Path,
+) -> None:
+    text = "".join(ior_output("3.3.0", {"write": [rate]}) for rate in (100.0, 300.0))
+    several, one = written(tmp_path, text), tmp_path / "one.txt"
+    one.write_text(ior_output("3.3.0", {"write": [200.0]}))
+    said = CliRunner().invoke(make_app(), ["metadata", str(several), str(one)])
+    # Headings are folded to the width of a column.
+    shown = re.sub(r"[^\w,]+", "", said.stdout)
+    assert "run1" in shown and "run2" in shown and "run3" not in shown
+    assert "onetxt,run" not in shown
+
+
 def test_tables_of_all_tests_alone_are_results_of_their_own(tmp_path: Path) -> None:
     """As `grep -A` leaves them: both have the test 0."""
     text = "".join(ior_output("3.3.0", {"write": [rate]}) for rate in (100.0, 300.0))

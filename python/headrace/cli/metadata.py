@@ -73,7 +73,7 @@ def _show(results: Sequence[tuple[Path, Imported]], unit: str, titles: dict[str,
     heading += " until the last client is done, means"
     heading += "; × the first result" if len(results) > 1 else ""
     phases = [phase for phase in titles if any(phase in each.rates for _, each in results)]
-    names = _short_names([file for file, _ in results])
+    names = _numbered(_short_names([file for file, _ in results]))
     at_once = max(1, (out.width - _COLUMN_WIDTH) // (_COLUMN_WIDTH + 3))
     for start in range(0, len(results), at_once):
         table = Table("", title=heading if start == 0 else None)
@@ -96,6 +96,14 @@ def _short_names(files: Sequence[Path]) -> list[str]:
         if len(set(names)) == different:
             return names
     return [str(file) for file in files]
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    """Return the names, with the number of the run where one file holds several."""
+    return [
+        f"{name}, run {names[: at + 1].count(name)}" if names.count(name) > 1 else name
+        for at, name in enumerate(names)
+    ]
 
 
 def _heading(name: str, result: Imported) -> str:
