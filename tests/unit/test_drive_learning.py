@@ -145,6 +145,18 @@ def test_a_disk_is_learnt_and_predicted(name: str, seed: int) -> None:
     assert_predicts(found, table, DISK_LOADS)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("read_ahead_bytes", [0, 16 << 10])
+def test_a_disk_that_hardly_reads_ahead_is_learnt_and_predicted(read_ahead_bytes: int) -> None:
+    """It misses the next piece of a stream by a revolution, which says nothing of its tracks."""
+    table = changed_disk("sata-7200-250gb", 3)
+    table["buffer"] |= {"segment_bytes": 1 << 19, "read_ahead_bytes": read_ahead_bytes}
+    found = learnt(table, seconds=120)
+    rate = value(found, "rate at the outer edge")
+    assert rate == pytest.approx(table["rates"]["outer_bytes_per_s"] / 1e6, rel=0.02)
+    assert_predicts(found, table, DISK_LOADS)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_a_read_that_a_busy_machine_delays_hides_no_segment(
     seed: int, monkeypatch: pytest.MonkeyPatch
@@ -175,6 +187,19 @@ def test_depths_tell_reordering_and_its_window(share: float, window: int | None)
     assert found.window == window
     assert found.share == pytest.approx(share, abs=0.15)
     assert found.share_low <= found.share <= found.share_high
+
+
+def test_shares_between_those_of_the_grid_are_told() -> None:
+    """With 0.2 the disk chooses among one command more at depth 12, with 0.15 one less at depth 24."""
+    table = changed_disk("cheetah-9lp", 1)
+    loads = [ScriptLoad(UNIT, depth) for depth in (2, 4, 8, 16, 32)]
+    truth = with_queue(table, 0.176, 1000.0)
+    measured = dict(zip(loads, modelled_loads(truth, loads, requests=3000, seed=9), strict=True))
+    found = learn_reordering(truth, measured, silent)
+    between = [ScriptLoad(UNIT, depth) for depth in (12, 24)]
+    said = modelled_loads(with_queue(table, found.share, 1000.0), between, requests=3000, seed=3)
+    real = modelled_loads(truth, between, requests=3000, seed=3)
+    assert [each.iops for each in said] == pytest.approx([each.iops for each in real], rel=0.01)
 
 
 @pytest.mark.parametrize("commit_ms", [0.5, 4.0])

@@ -31,7 +31,7 @@ from headrace.drives.learning.rotation import (
     Skews,
     cleaned,
     learn_rotation,
-    learn_tracks,
+    learn_all_tracks,
     skews_of,
     zones_of,
 )
@@ -52,7 +52,9 @@ WRITES_UNKNOWN = (
     ("buffer.write_cache_bytes", "nothing was written: the default of the model holds"),
     ("destage rate", "nothing was written"),
 )
-DEPTHS = (1, 2, 4, 8, 16, 32)
+DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Of random reads. The model chooses among whole numbers of commands, so that depths close to each
+other tell shares apart that are as fast at others."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ def _geometry(
 ) -> Cylinders:
     """Learn tracks, zones and skews."""
     at = [float(each) for each in (np.arange(places) + 0.5) / places]
-    found = [learn_tracks(device, rotation, hits, place, tracks=30) for place in at]
+    found = learn_all_tracks(device, rotation, hits, at, tracks=30)
     skews = skews_of(found)
     if skews is None or not skews.heads_seen:
         why = "the ends of tracks were not seen" if skews is None else "all skews are alike"

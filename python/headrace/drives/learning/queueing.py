@@ -15,6 +15,8 @@ from headrace.drives.learning.loads import LoadResult, ScriptLoad, modelled_load
 from headrace.scenario import Table
 
 REORDERINGS = tuple(each / 20 for each in range(21))
+FINER = 5
+"""Parts of a step of these, near the best."""
 AGE_LIMITS_MS = (25.0, 50.0, 100.0, 200.0, 400.0, 700.0, 1000.0, 2000.0)
 WINDOWS = (2, 3, 4, 6, 8, 12, 16, 24)
 COMMITS_MS = (0.1, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
@@ -110,6 +112,13 @@ def learn_reordering(
     return replace(narrow, windows_alike=tuple(alike))
 
 
+def _between(share: float) -> list[float]:
+    """Return the shares between one of `REORDERINGS` and its neighbours."""
+    steps = (each for each in range(-FINER + 1, FINER) if each != 0)
+    shares = [round(share + each / (20 * FINER), 4) for each in steps]
+    return [each for each in shares if 0 < each < 1]
+
+
 def _best_late(
     error_of: Callable[[float, float, int | None, float | None], float],
 ) -> Reordering:
@@ -152,6 +161,11 @@ def _best(
         # With a short limit a disk that does not reorder looks like any other.
         age_limit_ms = 1000.0
     fine = {each: error_of(each, age_limit_ms, window) for each in REORDERINGS}
+    share = min(fine, key=lambda each: fine[each])
+    # The model chooses among whole numbers of commands: a step between two shares of the grid is
+    # one command more at some of the depths.
+    for each in _between(share):
+        fine[each] = error_of(each, age_limit_ms, window)
     share = min(fine, key=lambda each: fine[each])
     alike = [each for each, error in fine.items() if error < fine[share] + LEAST_DIFFERENCE / 2]
     return Reordering(share, min(alike), max(alike), age_limit_ms, seen, fine[share], window)

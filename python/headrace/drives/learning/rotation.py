@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from headrace.drives.learning.buffering import Hits
 from headrace.drives.learning.device import UNIT, LearntDevice, NotLearntError, Times
@@ -29,6 +30,16 @@ MOST_SECTORS = 1 << 13
 """Sectors of the longest track that is followed to its end at the edge of the disk."""
 RARE = 0.02
 """Least share of the ends of tracks that is a kind of its own."""
+STRIDES = (64, 128, 256, 512)
+"""Sectors between reads that skip what lies between; a track has more, or is not learnt by them."""
+STRIDED = 24
+"""Reads of a stride."""
+PHASE_PIECES = 8
+"""Reads per track, and tracks, when each read takes a revolution."""
+PHASE_TRACKS = 12
+SAME_TRACKS = 0.3
+"""Relative difference that sectors per track by two methods may have: one of them counts the skew
+at the end of a track as sectors."""
 SAME_ZONE = 0.006
 """Relative difference of the sectors per track that two places of one zone may have."""
 
@@ -123,6 +134,56 @@ def learn_tracks(
     apart_s = np.diff(device.reads([first + at * piece for at in range(count)], piece).end_s)
     found = _followed(_of_medium(apart_s, hits, piece), piece, turn_s)
     return found or Tracks(per_track, 0.05 * per_track, np.empty(0))
+
+
+def learn_all_tracks(
+    device: LearntDevice, rotation: Rotation, hits: Hits | None, places: list[float], tracks: int
+) -> list[Tracks]:
+    """Follow tracks at several places. A disk that reads ahead too little, or not at all, misses
+    the next piece of a stream by a revolution; then the angles of single reads are used."""
+    for place in (0.1, 0.5, 0.9):
+        found = learn_tracks(device, rotation, hits, place, PHASE_TRACKS)
+        roughly = _by_stride(device, rotation.turn_s, hits, place)
+        if roughly is not None and abs(found.sectors_per_track / roughly[1] - 1) > SAME_TRACKS:
+            return [_by_phase(device, rotation.turn_s, hits, each) for each in places]
+    return [learn_tracks(device, rotation, hits, each, tracks) for each in places]
+
+
+def _by_stride(
+    device: LearntDevice, turn_s: float, hits: Hits | None, place: float
+) -> tuple[int, float] | None:
+    """Return a stride whose reads come from the medium, and the sectors per track by the angles
+    between their ends; None if the buffer has them for each stride."""
+    first = int(device.capacity_sectors * place * 0.98) // UNIT * UNIT
+    for stride in STRIDES:
+        ends_s = device.reads([first + at * stride for at in range(STRIDED)]).end_s
+        apart_s = np.diff(ends_s)
+        if np.mean(_from_medium(apart_s, hits)) > 0.8:
+            angle_s = float(np.median(apart_s % turn_s))
+            return stride, stride * turn_s / max(angle_s, 1e-6)
+        first += STRIDED * stride
+    return None
+
+
+def _from_medium(apart_s: Times, hits: Hits | None) -> npt.NDArray[np.bool_]:
+    """Return which reads of a unit took longer than one that the buffer has."""
+    if hits is None:
+        return np.ones(len(apart_s), dtype=bool)
+    return apart_s > 1.12 * (hits.overhead_s + UNIT * 512 / hits.bytes_per_s)
+
+
+def _by_phase(device: LearntDevice, turn_s: float, hits: Hits | None, place: float) -> Tracks:
+    """Follow tracks by the angles at which reads of units end, some to a track."""
+    found = _by_stride(device, turn_s, hits, place)
+    if found is None:
+        return Tracks(float(UNIT), float(UNIT), np.empty(0))
+    stride, roughly = found
+    piece = max(round(roughly / PHASE_PIECES / UNIT) * UNIT, stride)
+    room = device.capacity_sectors - PHASE_TRACKS * MOST_SECTORS
+    first = max(min(int(device.capacity_sectors * place), room), 0) // UNIT * UNIT
+    count = min(PHASE_TRACKS * PHASE_PIECES, (device.capacity_sectors - first) // piece)
+    apart_s = np.diff(device.reads([first + at * piece for at in range(count)]).end_s) % turn_s
+    return _followed(apart_s, piece, turn_s) or Tracks(roughly, 0.05 * roughly, np.empty(0))
 
 
 def _of_medium(apart_s: Times, hits: Hits | None, piece: int) -> Times:
