@@ -20,5 +20,5 @@ def currency_code(value: object) -> str:
     if not isinstance(value, str) or not (len(value) == 3 and value.isascii() and value.isupper()):
         raise ValueError('a currency is its ISO 4217 code of three capital letters, such as "EUR"')
     if value not in CODES:
-        raise ValueError(f"{value} is no currency of ISO 4217")
+        raise ValueError(f"{value} is not a currency of ISO 4217")
     return value

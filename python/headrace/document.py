@@ -124,7 +124,9 @@ def read_bytes(file: Path) -> bytes:
     with file.open("rb") as opened:
         raw = opened.read(MOST_BYTES + 1)
     if len(raw) > MOST_BYTES:
-        raise _unreadable(file, f"is longer than {MOST_BYTES >> 20} MiB: it is no study or entry")
+        raise _unreadable(
+            file, f"is longer than {MOST_BYTES >> 20} MiB: it is not a study or entry"
+        )
     return raw
 
 
@@ -171,7 +173,7 @@ def parse_document(raw: bytes, file: Path) -> Document:
     except tomllib.TOMLDecodeError as error:
         problem, line = _syntax_fault(str(error), text)
         raise StudyError(
-            [FileProblem(file, line, "", _line_of(text, line), f"is no TOML: {problem}")]
+            [FileProblem(file, line, "", _line_of(text, line), f"is not valid TOML: {problem}")]
         ) from None
     except (RecursionError, ValueError) as error:
         # Python's own limits: about a thousand levels of nesting, 4300 digits per number.

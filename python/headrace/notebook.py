@@ -85,7 +85,7 @@ def what_if(
             raise UsageError(f"{what}: at least one is needed")
     path = Path(job)
     if not path.name:
-        raise UsageError(f"job: {str(job)!r} is no profile")
+        raise UsageError(f"job: {str(job)!r} is not a profile")
     recorded = path.suffix == ".toml" or path.with_suffix(".toml").is_file()
     name = str(profile_path(path, "job").resolve()) if recorded else str(job)
     with tempfile.TemporaryDirectory(prefix="headrace-what-if-") as folder:

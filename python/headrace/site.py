@@ -143,7 +143,7 @@ def link_text(text: str) -> tuple[int, str, float | None]:
     count, times, each = text.rpartition(" x ")
     ports = int(count) if count.strip().isdecimal() else 0
     if times and not 1 <= ports <= MOST_PORTS:
-        raise ValueError(f'"{count}" is no number of ports; allowed: 1 to {MOST_PORTS}')
+        raise ValueError(f'"{count}" is not a number of ports; allowed: 1 to {MOST_PORTS}')
     try:
         rate = parse_bytes_per_s(each)
     except ValueError:

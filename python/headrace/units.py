@@ -87,7 +87,7 @@ def parse_bytes(value: object) -> int:
     unit = unit or "B"
     if not unit.endswith("B") or unit[:-1] not in _PREFIXES:
         raise ValueError(
-            f'"{unit}" is no unit of size; write it like "64 KiB" (binary), '
+            f'"{unit}" is not a unit of size; write it like "64 KiB" (binary), '
             '"64 KB" (decimal) or 65536'
         )
     size = _bounded(number * _PREFIXES[unit[:-1]], MOST_BYTES, "size", "9000 PB")
@@ -107,7 +107,7 @@ def parse_bytes_per_s(value: object) -> float:
         unit = re.sub(r"bE$", "b/s", unit)
         match = re.match(r"^([kKMGTP]i?)?(B|b|bit)(?:/s|ps)$", unit)
         if match is None or (match.group(1) or "") not in _PREFIXES:
-            problem = f'"{unit}" is no unit of rate' if unit else "the unit is missing"
+            problem = f'"{unit}" is not a unit of rate' if unit else "the unit is missing"
             raise ValueError(f"{problem}; write it like {example}")
         number *= _PREFIXES[match.group(1) or ""] / (1 if match.group(2) == "B" else 8)
     return _bounded(number, MOST_BYTES_PER_S, "rate", "1000 PB/s")
@@ -121,7 +121,7 @@ def parse_seconds(value: object) -> float:
     example = '"8.5 ms", "30 s" or "2 min"'
     number, unit = _number(value, "time", example)
     if unit and unit not in _TIME_S:
-        raise ValueError(f'"{unit}" is no unit of time; write it like {example}')
+        raise ValueError(f'"{unit}" is not a unit of time; write it like {example}')
     return _bounded(number * _TIME_S.get(unit, 1.0), MOST_SECONDS, "time", "10 000 000 000 s")
 
 
@@ -130,7 +130,7 @@ def parse_share(value: object) -> float:
     example = '"5 %" or 0.05'
     number, unit = _number(value, "share", example)
     if unit not in ("", "%"):
-        raise ValueError(f'"{unit}" is no unit of a share; write it like {example}')
+        raise ValueError(f'"{unit}" is not a unit of a share; write it like {example}')
     share = number / 100 if unit else number
     if not share < 1:
         raise ValueError(f"not below 100 %; write it like {example}")

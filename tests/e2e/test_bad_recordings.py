@@ -96,7 +96,7 @@ def test_a_program_that_is_killed_leaves_a_profile_up_to_there(
     code = READS + "os.kill(os.getpid(), 9)\n"
     ended = workspace.run("record", "--out", "job.toml", "--", sys.executable, "-c", code, data)
     assert ended.returncode == 128 + 9
-    assert "was killed or ended unseen: the profile is whole up to there" in said(ended)
+    assert "was killed or ended unseen: the profile is complete up to there" in said(ended)
     shown = json.loads(workspace.run("profile", "show", "job.toml", "--json").stdout)
     used = next(file for file in shown["files"] if file["path"] == str(data))
     assert (used["reads"], used["bytes_read"]) == (200, 20_000)

@@ -253,7 +253,7 @@ def test_a_fit_that_does_not_meet_the_results_is_not_written(tmp_path: Path) -> 
     edited = fitted.read_text() + "# my own words\n"
     fitted.write_text(edited)
     again = headrace(*words, str(fitted), "--force", code=4)
-    assert "is there already" in again.stderr
+    assert "already exists" in again.stderr
     assert fitted.read_text() == edited
 
 

@@ -104,7 +104,7 @@ cache = "as-is"
     )
     ended = workspace.measure(study)
     assert ended.returncode == 6, ended.stderr
-    assert "could not put back" in ended.stderr and "headrace undo" in ended.stderr, ended.stderr
+    assert "could not restore" in ended.stderr and "headrace undo" in ended.stderr, ended.stderr
     first, second = workspace.trials()
     assert "Operation not permitted" in first["faults"][0]["not_lifted"]
     assert first["validity"]["valid"] is False

@@ -48,10 +48,10 @@ def test_without_words_it_says_how_to_begin(workspace: Workspace) -> None:
         (["run", "."], "is a directory"),
         (["init", "nowhere"], "neither a directory nor a study"),
         (["report", "nowhere"], "nowhere is not there"),
-        (["report", "study.toml"], "study.toml is no folder"),
-        (["report", "."], "no results folder"),
-        (["resume", "."], "no results folder"),
-        (["compare", ".", "."], "no results folder"),
+        (["report", "study.toml"], "study.toml is not a folder"),
+        (["report", "."], "not a results folder"),
+        (["resume", "."], "not a results folder"),
+        (["compare", ".", "."], "not a results folder"),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else "",
 )
@@ -69,9 +69,9 @@ def test_help_breaks_lines_where_the_terminal_ends(workspace: Workspace) -> None
     """Docstrings of commands end at 100 columns; their line breaks do not reach the user."""
     workspace.environment["COLUMNS"] = "150"
     said = workspace.run("record", "--help").stdout
-    assert "Its exit code becomes this command's." in said
+    assert "The command ends with the exit code of the program." in said
     assert "The program must be dynamically linked and not set-uid." in said
-    assert "What is on it lies in memory." in workspace.run("drive", "--help").stdout
+    assert "Its data are kept in memory." in workspace.run("drive", "--help").stdout
 
 
 def test_a_results_folder_nearby_is_named(workspace: Workspace) -> None:

@@ -88,7 +88,7 @@ def test_a_recording_overwrites_nothing_but_a_recording(workspace: Workspace) ->
     assert 'name = "head"' in (workspace.place / "head-2.toml").read_text()
     refused = workspace.run("record", "--out", "head.toml", "--", "touch", "ran")
     assert refused.returncode == 4, refused.stderr
-    assert "head.toml is there and is no recorded profile" in " ".join(refused.stderr.split())
+    assert "head.toml exists and is not a recorded profile" in " ".join(refused.stderr.split())
     assert not (workspace.place / "ran").exists()
     stream = workspace.run("record", "--out", "/dev/stdout", "--", "touch", "ran")
     assert stream.returncode == 2 and "a profile is a file, not a stream" in stream.stderr

@@ -109,7 +109,7 @@ def test_ctrl_c_in_the_queue_stops_the_study(here: Workspace, slurm: Path) -> No
         finally:
             command.kill()
     assert command.returncode == 130, said
-    assert "stopped; everything was put back. To go on: headrace resume r" in said
+    assert "stopped; everything was restored. To continue: headrace resume r" in said
     assert not queue(here) and list((slurm / "shared").iterdir()) == []
     assert not list(here.place.glob("r/trials/*")), "a trial that was stopped has no record"
 

@@ -81,8 +81,8 @@ def test_show_and_convert_of_a_given_trace(workspace: Workspace) -> None:
     [
         (("show", "nothing"), 2, "no such trace"),
         (("run", "--device", "nothing", "--", "true"), 6, "no such device"),
-        (("capture", "--device", "/dev/null"), 6, "is no block device"),
-        (("plot", REAL, "--out", "x.bmp"), 2, "no kind of picture"),
+        (("capture", "--device", "/dev/null"), 6, "is not a block device"),
+        (("plot", REAL, "--out", "x.bmp"), 2, "not a kind of picture"),
         (("plot", REAL, "--label", "a", "--label", "b", "--out", "x.png"), 2, "one for each trace"),
     ],
 )

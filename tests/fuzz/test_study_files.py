@@ -87,4 +87,4 @@ def test_levels_that_cannot_be_had_together_are_told_in_words_of_the_study(tmp_p
     file.write_text(QUICK.format(export="", run="") + levels)
     error = refused_by_name(lambda: planned(file), file)
     assert error is not None
-    assert "these levels cannot be had together: 5000 nodes with 5000 slots each" in str(error)
+    assert "these levels cannot be combined: 5000 nodes with 5000 slots each" in str(error)

@@ -209,7 +209,7 @@ def test_a_port_that_is_taken(kind: str, port: int, context: TargetContext) -> N
                 context.work_dir, context.journal, cluster=cluster, client_nodes=("node-0",)
             )
             with pytest.raises(
-                HeadraceError, match=rf"port {port} of store-0 \({node.address}\) cannot be had"
+                HeadraceError, match=rf"port {port} of store-0 \({node.address}\) cannot be used"
             ):
                 target.prepare(within)
         finally:

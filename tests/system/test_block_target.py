@@ -258,7 +258,7 @@ def test_a_blank_image_of_the_users_is_used_and_kept(
         ),
         (
             {"image": None, "size": None, "device": "/dev/null"},
-            "/dev/null is no block device",
+            "/dev/null is not a block device",
             "name a block device",
         ),
         ({"size": None}, "is missing and no size is given", 'size = "4 GiB"'),

@@ -114,7 +114,7 @@ def test_events(tmp_path: Path, options: dict[str, Any], events: int) -> None:
     ("pattern", "message"),
     [
         (r"done (\d+)", "no line of the program's output fits"),
-        (r"took (\w+)", "'long', which is no number"),
+        (r"took (\w+)", "'long', which is not a number"),
     ],
 )
 def test_events_that_are_not_told_fail_the_job(tmp_path: Path, pattern: str, message: str) -> None:

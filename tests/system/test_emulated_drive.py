@@ -414,6 +414,6 @@ def test_a_drive_that_is_too_fast_is_refused(journal: Journal, tmp_path: Path) -
 
 
 def test_a_size_beyond_memory_is_refused(journal: Journal, tmp_path: Path) -> None:
-    with pytest.raises(HeadraceError, match="lies in memory"):
+    with pytest.raises(HeadraceError, match="kept in memory"):
         emulator.attach(journal, storage_of(DISK), 700_000_000_000, tmp_path, seed=1)
     assert list(tmp_path.iterdir()) == [tmp_path / "journal"]

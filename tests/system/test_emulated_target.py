@@ -188,7 +188,7 @@ def test_more_data_than_memory_is_refused_beforehand() -> None:
     target()
     made = BlockTarget("disk", BlockOptions.model_validate({"drive": DISK, "size": "700 GB"}))
     (problem,) = made.check(frozenset())
-    assert problem.fatal and "lies in memory" in problem.what and "memory = " in problem.remedy
+    assert problem.fatal and "kept in memory" in problem.what and "memory = " in problem.remedy
     made = BlockTarget(
         "disk", BlockOptions.model_validate({"drive": DISK, "size": "700 GB", "memory": "256 MiB"})
     )

@@ -100,7 +100,7 @@ def test_faults_without_a_device(context: TargetContext, tmp_path: Path) -> None
         Throttle(ThrottleOptions.model_validate({"what": "throttle", "read_iops": 10})).inject(
             Location(place), context.journal
         )
-    with pytest.raises(UnsupportedLevelError, match="no directory"):
+    with pytest.raises(UnsupportedLevelError, match="not a directory"):
         DiskFull(DiskFullOptions(what="disk-full")).inject(
             Location(None, url="s3://x"), context.journal
         )  # pyright: ignore[reportCallIssue]

@@ -220,10 +220,14 @@ def test_a_path_with_a_colon(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        ("sequential", {"file_size": 100_000, "record_size": 65536}, "no whole number of records"),
+        (
+            "sequential",
+            {"file_size": 100_000, "record_size": 65536},
+            "not a whole number of records",
+        ),
         ("sequential", {"direct": True, "engine": "mmap"}, "cannot be direct"),
         ("sequential", {"mode": "sideways"}, "Input should be"),
-        ("random", {"file_size": 1000, "block_size": 512}, "no whole number of blocks"),
+        ("random", {"file_size": 1000, "block_size": 512}, "not a whole number of blocks"),
         ("random", {"iodepth": 4, "engine": "psync"}, "one request at a time"),
         ("random", {"iodepth": 4, "direct": False}, "direct must be true"),
         ("random", {"duration": None}, "either duration or amount"),

@@ -242,7 +242,7 @@ def test_files_are_sent_whole_and_as_they_are(tmp_path: Path, journal_place: Pat
         assert storage.finish_file(lacking.folder, "a.root")
         assert storage.lacking_files(wanted).names == ()
         assert (Path(lacking.folder) / "a.root").read_bytes() == content
-        with pytest.raises(HeadraceError, match="no name of a file"):
+        with pytest.raises(HeadraceError, match="not a name of a file"):
             storage.write_file(lacking.folder, "../a.root", 0, content)
         huge = {**file, "name": "b.root", "bytes": 1 << 60}
         manifest = json.dumps({"generator": 1, "spec": spec, "files": [file, huge]}).encode()

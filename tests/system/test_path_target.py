@@ -64,7 +64,7 @@ def test_create_makes_it_and_takes_it_away_when_empty(
 def test_a_file_is_no_directory(context: TargetContext, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (problem,) = target(tmp_path / "file").check(frozenset())
-    assert problem.what.endswith("is no directory")
+    assert problem.what.endswith("is not a directory")
     (problem,) = target(tmp_path / "file" / "below", create=True).check(frozenset())
     assert problem.fatal
     with pytest.raises(HeadraceError):

@@ -273,7 +273,8 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert job.exit == "killed by SIGKILL"
     assert len(reads(job, data)) == 5000
     assert any(
-        "was killed or ended unseen: the profile is whole up to there" in note for note in job.notes
+        "was killed or ended unseen: the profile is complete up to there" in note
+        for note in job.notes
     )
 
 

@@ -120,7 +120,7 @@ def test_the_run_after_one_that_was_killed_knows_what_it_was(runs: Runs) -> None
     second = runs.start()
     runs.end(second)
     assert runs.value == "0"
-    assert "put back before" in runs.undo(first)
+    assert "restored before" in runs.undo(first)
 
 
 def test_what_both_left_when_killed_is_put_back_by_the_undo_of_either(runs: Runs) -> None:

@@ -175,7 +175,7 @@ def test_a_device_without_requests_says_where_there_were_some(
 
 
 def test_what_is_no_device_is_refused() -> None:
-    for given, words in (("no-such-device", "no such device"), ("/dev/null", "no block device")):
+    for given, words in (("no-such-device", "no such device"), ("/dev/null", "not a block device")):
         with pytest.raises(HeadraceError, match=words):
             traced_device(given)
 

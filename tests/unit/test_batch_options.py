@@ -60,7 +60,7 @@ on = "{on}"
         ("htcondor", 'cores = 1\nqueue = "q"', "run.batch", "no queues"),
         ("htcondor", 'cores = 1\ndirectives = ["queue 9"]', "run.batch", "name = value"),
         ("htcondor", 'cores = 1\ndirectives = ["Executable = x"]', "run.batch", "set by"),
-        ("local", "cores = 1", "run.batch", "no batch system"),
+        ("local", "cores = 1", "run.batch", "not a batch system"),
     ],
 )
 def test_a_value_that_could_do_harm_is_refused_by_its_field(

@@ -45,7 +45,7 @@ def test_an_image_is_relative_to_where_headrace_is_started(
         ({"mount": "noatime,remount"}, "remount"),
         ({"mount": "bind"}, "bind"),
         ({"mount": "logdev=/dev/sda1"}, "logdev"),
-        ({"size": "1 GW"}, "no unit of size"),
+        ({"size": "1 GW"}, "not a unit of size"),
         ({"raid": {"level": 7}}, "level"),
         ({"shedule": "none"}, "shedule"),
     ],

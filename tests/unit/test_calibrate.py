@@ -400,7 +400,7 @@ def test_a_rehearsal_is_stopped_gone_on_with_and_predicts_what_simulate_gives(
     with pytest.raises(RefusedError, match="something else"):
         calibrate(study_of(tmp_path, SERVED, "other.toml"), root, rehearse=hidden)
     mine = study_of(tmp_path, "mine", "mine.toml")
-    with pytest.raises(RefusedError, match="no site that headrace calibrate wrote"):
+    with pytest.raises(RefusedError, match="not a site that headrace calibrate wrote"):
         calibrate(study, root, out=mine, rehearse=hidden)
 
 

@@ -23,7 +23,7 @@ from headrace.report.decision import basis_sentences
     [
         ("[drive.a]\nprice = 5\n", "drive.a.date: is missing"),
         ('[drive.a]\nprice = 5\ndate = 2026\ncurrency = "euro"\n', "three capital letters"),
-        ('currency = "EUE"\n', "EUE is no currency of ISO 4217"),
+        ('currency = "EUE"\n', "EUE is not a currency of ISO 4217"),
         ("[rates]\nUSDD = { rate = 1, date = 2026 }\n", "three capital letters"),
         ("[rates]\nUSD = { rate = 1 }\n", "rates.USD.date: is missing"),
         ('[node.a]\nprice = 5\ndate = 2026\npower = "90 VA"\n', "node.a.power"),
@@ -45,7 +45,7 @@ from headrace.report.decision import basis_sentences
         ("[target.a]\ndrives = { x = -2 }\n", "target.a.drives.x: is too small (given: -2)"),
         ("pue = 1e9\n", "pue: is too large"),
         ("[drives.a]\nprice = 5\ndate = 2026\n", "drives"),
-        ('[drive.a]\nprice = 5\ndate = 2026\ncapacity = "2 W"\n', "no unit of size"),
+        ('[drive.a]\nprice = 5\ndate = 2026\ncapacity = "2 W"\n', "not a unit of size"),
         ("[electricity]\nprice = 'x'\n", "electricity.price"),
         ("price = = 3\n", "offers.toml:1"),
     ],

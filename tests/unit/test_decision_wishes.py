@@ -38,7 +38,7 @@ def test_a_wish_is_a_metric_by_its_name_or_unit_or_a_quantity_of_the_configurati
         ("events/s", "usable >= 200 Tb", "b is a bit, B a byte"),
         ("events/s", "usable >= 200", "its unit is missing"),
         ("events/s", "usable >= 200 W", '"W" is not its unit'),
-        ("events/s", "price < 40000 EUR", "< is no sense of a limit"),
+        ("events/s", "price < 40000 EUR", "< is not an operator of a limit"),
         ("events/s", "cheap", "not a limit"),
         ("events/s", "power <= 1 kW, power >= 2 kW", "exclude each other"),
     ],

@@ -41,10 +41,10 @@ def test_dotted() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
-        (b"a = 1\nb = \n", 2, "no TOML"),
-        (b"a = 1\na = 2\n", 2, "no TOML"),
+        (b"a = 1\nb = \n", 2, "not valid TOML"),
+        (b"a = 1\na = 2\n", 2, "not valid TOML"),
         (b"a = 1\nb = \xff\n", 2, "UTF-8"),
-        (b"[a\n", 1, "no TOML"),
+        (b"[a\n", 1, "not valid TOML"),
         (b"a = 1\nb = " + b"[" * 50 + b"]" * 50, 2, "nested too deeply"),
         (b"a = 1\nb = " + b"[" * 5000 + b"]" * 5000, 2, "nested too deeply"),
         (b"a" + b".a" * 5000 + b" = 1\n", 1, "nested too deeply"),

@@ -123,7 +123,7 @@ BAD = {
     "a rule": ("continuous_read = 4", "continuous_read = 9", "4 (track_by_track)"),
     "zones": (", [50, 99, 60, 5.0, 9.0]]", "]", "allowed: 2 rows"),
     "a zone": ("[50, 99, 60, 5.0, 9.0]", "[50, 99, 61, 5.0, 9.0]", "zones[1]: has other sectors"),
-    "a row": ("[50, 99, 60, 5.0, 9.0]", "[50, 99]", "zones[1]: is no zone"),
+    "a row": ("[50, 99, 60, 5.0, 9.0]", "[50, 99]", "zones[1]: is not a zone"),
     "a word": ("buffer_continuous_read = 4", 'buffer_continuous_read = "4"', "must be a number"),
 }
 
@@ -139,7 +139,7 @@ def test_wrong_parameters_are_named_with_their_line(
 
 
 def test_an_existing_file_stays(folder: Path) -> None:
-    with pytest.raises(RefusedError, match="is there already"):
+    with pytest.raises(RefusedError, match="already exists"):
         complete("disk.toml", "controller.toml", "disk.toml")
     assert (folder / "disk.toml").read_text() == DISK
 

@@ -464,7 +464,7 @@ def test_the_file_is_a_drive_and_says_where_values_come_from(seed: int, tmp_path
     ("words", "said"),
     [
         (("nowhere", "--out", "x.toml"), "not found"),
-        (("{file}", "--out", "x.toml"), "is no block device"),
+        (("{file}", "--out", "x.toml"), "is not a block device"),
         (("{file}", "--out", "x.toml", "--minutes", "11"), "--minutes"),
         (("{file}", "--out", "x.toml", "--kind", "tape"), "--kind"),
         (("{file}", "--out", "no/folder/x.toml"), "--out"),
@@ -483,7 +483,7 @@ def test_no_file_is_overwritten(tmp_path: Path) -> None:
     """Said before the reads, which take minutes: a drive file may have been edited."""
     mine = tmp_path / "mine.toml"
     mine.write_text("# my own words\n")
-    with pytest.raises(RefusedError, match="is there already"):
+    with pytest.raises(RefusedError, match="already exists"):
         words = ["drive", "learn", "nowhere", "--out", str(mine)]
         CliRunner().invoke(make_app(), words, catch_exceptions=False)
     assert mine.read_text() == "# my own words\n"

@@ -130,10 +130,10 @@ def test_a_replay_overwrites_no_file(headrace: Command, monkeypatch: pytest.Monk
     mine = Path("mine.csv")
     mine.write_text("my own words\n")
     code, _, said = headrace(f"replay {DISK} not-there.csv --out mine.csv")
-    assert code == 4 and "mine.csv is there already" in said, "before the trace is read"
+    assert code == 4 and "mine.csv already exists" in said, "before the trace is read"
     assert mine.read_text() == "my own words\n"
     code, _, said = headrace(f"replay {DISK} not-there.csv --out nowhere/x.csv")
-    assert code == 2 and "nowhere is no folder" in said
+    assert code == 2 and "nowhere is not a folder" in said
     assert headrace(f"replay {DISK} {trace(20)} --out /dev/null")[0] == 0, "it holds nothing"
     assert headrace(f"replay {DISK} trace.csv --out new.csv")[0] == 0
     assert len(Path("new.csv").read_text().splitlines()) == 21

@@ -86,5 +86,5 @@ def test_sizes_and_times_mean_what_they_mean_to_fio() -> None:
     assert parse_fio_bytes("65536") == 65536
     assert parse_fio_seconds("2m") == 120
     assert parse_fio_seconds("500ms") == 0.5
-    with pytest.raises(ValueError, match="no size"):
+    with pytest.raises(ValueError, match="not a size"):
         parse_fio_bytes("4x")

@@ -69,10 +69,10 @@ def unsimulated(folder: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("link", "said"),
     [
-        ('"0 x 1 GbE"', '"0" is no number of ports; allowed: 1 to 1024 (given: "0 x 1 GbE")'),
-        ('"-2 x 1 GbE"', '"-2" is no number of ports; allowed: 1 to 1024 (given: "-2 x 1 GbE")'),
-        ('"1025 x 1 GbE"', '"1025" is no number of ports'),
-        ('"two x 1 GbE"', '"two" is no number of ports'),
+        ('"0 x 1 GbE"', '"0" is not a number of ports; allowed: 1 to 1024 (given: "0 x 1 GbE")'),
+        ('"-2 x 1 GbE"', '"-2" is not a number of ports; allowed: 1 to 1024 (given: "-2 x 1 GbE")'),
+        ('"1025 x 1 GbE"', '"1025" is not a number of ports'),
+        ('"two x 1 GbE"', '"two" is not a number of ports'),
         ('"0 Mb/s"', 'too slow a link; at least 1 kB/s (given: "0 Mb/s")'),
         ('"-5 GB"', 'there is no link of this name; did you mean "25-gbe"? (given: "-5 GB")'),
         ('"7 parsecs"', 'there is no link of this name (given: "7 parsecs"); allowed: 1-gbe, '),

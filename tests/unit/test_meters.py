@@ -289,7 +289,7 @@ def test_plugs_of_shelly(generation: int, tmp_path: Path) -> None:
         assert "no output 3" in problem.what
     with http_meter(tasmota_plug(lambda: 3)) as address:
         (problem,) = meter_of("shelly", address=address).check()
-        assert "is no Shelly device" in problem.what
+        assert "is not a Shelly device" in problem.what
 
 
 def test_plugs_with_tasmota(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_plugs_with_tasmota(tmp_path: Path) -> None:
         assert "refuses user and password" in problem.what
     with http_meter(tasmota_plug(lambda: "n/a")) as address:
         (problem,) = meter_of("tasmota", address=address).check()
-        assert "is no number" in problem.what
+        assert "is not a number" in problem.what
 
 
 def test_series_of_prometheus() -> None:

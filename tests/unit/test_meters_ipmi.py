@@ -94,7 +94,7 @@ WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
     "cipher suite": ({"cipher_suite": 17}, "refuses the cipher suite", "17 or 3"),
     "privilege": ({"privilege": "USER"}, "the privilege USER is not enough", "OPERATOR"),
     "VA": ({"sensors": ("PSU1 Input",)}, "apparent power, not power in W", "Pwr Consumption"),
-    "temperature": ({"sensors": ("Inlet Temp",)}, "is no sensor of power", "Pwr Consumption"),
+    "temperature": ({"sensors": ("Inlet Temp",)}, "is not a sensor of power", "Pwr Consumption"),
     "sensor": ({"sensors": ("Power",)}, "no sensor Power", "there: Pwr Consumption"),
     "port": ({"port": 9, "timeout": 1}, "gave no session of IPMI", "IPMI over LAN"),
     "name": ({"host": "bmc.invalid"}, "bmc.invalid is not found", "check the name"),
@@ -181,8 +181,8 @@ def test_a_session_that_was_long_idle_is_opened_anew(
 def test_options_that_contradict_each_other() -> None:
     wrong: tuple[tuple[dict[str, Any], str], ...] = (
         ({"user": "me"}, "state host"),
-        ({"sensors": ['a" raw 0x06 0x02 "b']}, "is no name of a sensor"),
-        ({"host": "-P"}, "is no name or address"),
+        ({"sensors": ['a" raw 0x06 0x02 "b']}, "is not a name of a sensor"),
+        ({"host": "-P"}, "is not a name or address"),
         ({"sensors": ["a", "a"]}, "duplicate sensor"),
     )
     for given, said in wrong:

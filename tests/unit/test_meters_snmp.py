@@ -145,7 +145,7 @@ def test_what_is_wrong_is_said_with_its_remedy(agent: Pdu, tmp_path: Path) -> No
         ({**known, "authentication": "MD5"}, "refuses user", "authentication"),
         ({**outlets, "outlets": [9]}, "has no object 1.3.6.1.4.1.318.1.1.26.9.4.3.1.7.9", "outlet"),
         ({**outlets, "outlets": [3]}, "is -1: the PDU does not measure it", "meters"),
-        ({"oids": {"name": text}}, "'Rack PDU' is no number", ""),
+        ({"oids": {"name": text}}, "'Rack PDU' is not a number", ""),
         ({**outlets, "host": "pdu.invalid"}, "pdu.invalid is not found", "name"),
         (
             {**outlets, "timeout": 0.3, **files(tmp_path, community="private")},

@@ -222,7 +222,7 @@ def test_a_gateway_that_does_not_answer_is_told_once() -> None:
         Silent(), "x", MonitoringOptions(push_gateway="http://127.0.0.1:9"), told.append
     ):
         pass
-    assert len(told) == 1 and "Connection refused" in told[0] and "the run goes on" in told[0]
+    assert len(told) == 1 and "Connection refused" in told[0] and "the run continues" in told[0]
 
 
 BUSY = """

@@ -206,9 +206,9 @@ def test_a_launcher_that_is_not_there_is_refused_with_those_that_are() -> None:
 @pytest.mark.parametrize(
     ("run", "said"),
     [
-        ('on = "ssh://alpha,-oProxyCommand=x"', '"-oProxyCommand=x" is no host'),
-        ('on = "ssh://alpha,,beta"', '"" is no host'),
-        ('on = "ssh://alpha;reboot"', '"alpha;reboot" is no host'),
+        ('on = "ssh://alpha,-oProxyCommand=x"', '"-oProxyCommand=x" is not a host'),
+        ('on = "ssh://alpha,,beta"', '"" is not a host'),
+        ('on = "ssh://alpha;reboot"', '"alpha;reboot" is not a host'),
         ('on = "ssh://alpha:70000"', "ports are 1 to 65535"),
         ('on = "ssh://alpha"\npython = "-c"', "python"),
     ],

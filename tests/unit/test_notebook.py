@@ -112,5 +112,5 @@ def test_files_of_drives_are_relative_to_the_current_folder(
 def test_problems_name_no_file_that_nobody_wrote() -> None:
     with pytest.raises(headrace.HeadraceError, match=r"^what_if: .*drive: there is no drive"):
         headrace.what_if("cms-tau-analysis-sample", drives="nope", slots=1)
-    with pytest.raises(headrace.HeadraceError, match="job: '' is no profile"):
+    with pytest.raises(headrace.HeadraceError, match="job: '' is not a profile"):
         headrace.what_if("")

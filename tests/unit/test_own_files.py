@@ -48,7 +48,7 @@ def make_nothing(folder: Path) -> None:
 
 def make_text(folder: Path) -> None:
     (folder / "a.root").write_text(
-        "this is no ROOT file, but it is long enough to look like one\n" * 20
+        "this is not a ROOT file, but it is long enough to look like one\n" * 20
     )
 
 
@@ -105,7 +105,7 @@ WRONG: dict[str, tuple[Callable[[Path], None], str, str, str]] = {
         "data.files[0]",
         "no *.root file in this directory",
     ),
-    "a pipe": (make_pipe, '["a.root"]', "data.files[0]", "is no file"),
+    "a pipe": (make_pipe, '["a.root"]', "data.files[0]", "is not a file"),
     "a dangling link": (make_dangling, '["a.root"]', "data.files[0]", "no such file"),
     "a pattern without files": (
         make_good,

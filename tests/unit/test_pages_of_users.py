@@ -37,7 +37,7 @@ def test_a_file_of_the_user_is_refused_before_the_work(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 4
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert file.read_text() == "<html><title>precious</title>"
 
 

@@ -114,7 +114,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "kind": ({"meter": ["rappl"]}, "unknown kind rappl; did you mean rapl"),
     "field": ({"meter": ["shelly,adress=a"]}, "did you mean"),
     "no value": ({"meter": ["shelly,address"]}, "address has no value"),
-    "time": ({"meter": ["rapl"], "idle": "3x"}, "is no unit of time"),
+    "time": ({"meter": ["rapl"], "idle": "3x"}, "is not a unit of time"),
     "unit": ({"meter": ["prometheus,address=a,query=up,unit=VA"]}, "apparent power"),
 }
 

@@ -299,9 +299,9 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "the heading's unit": ("t,P (kW)\n1,5\n", {"columns": {"P (kW)": "W"}}, "says kW"),
     "a row's unit": ("t,P\n1,5 W\n2,0.5 kW\n", {}, "the value '0.5 kW' says kW"),
     "VA for W": ("t,P\n1,5 VA\n", {}, "says VA, `columns` says W"),
-    "a comma": ("t;P\n1;5,5\n", {}, "line 2: '5,5' is no number"),
-    "words": ("t,P\n1,high\n", {}, "'high' is no number"),
-    "a time alone": ("t,P\n12:00:00,5\n", {}, "is no time"),
+    "a comma": ("t;P\n1;5,5\n", {}, "line 2: '5,5' is not a number"),
+    "words": ("t,P\n1,high\n", {}, "'high' is not a number"),
+    "a time alone": ("t,P\n12:00:00,5\n", {}, "is not a time"),
     "a time without date": ("t,P\n12:00:00,5\n", {"time_format": "%H:%M:%S"}, "has no date"),
     "two kinds of time": ("t,P\n1,5\n1795435200,5\n", {}, "is not of the kind"),
 }

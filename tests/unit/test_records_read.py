@@ -195,7 +195,7 @@ def test_no_trial_yet(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no results folder"):
+    with pytest.raises(UsageError, match="not a results folder"):
         read(tmp_path)
 
 

@@ -203,7 +203,7 @@ def test_a_workload_that_loads_the_storage_is_answered_by_its_rate_and_clients(
     (answer,) = answers(findings)
     assert answer.sentence == sentence
     assert [figure.unit for figure in answer.figures] == ["events/s"]
-    assert answer.others == 0, "another number of nodes is no other storage"
+    assert answer.others == 0, "another number of nodes is not another storage"
     out = io.StringIO()
     print_report(findings, Console(file=out, width=80))
     assert "feeds" not in out.getvalue() and "slots fed" not in out.getvalue()

@@ -111,7 +111,7 @@ def test_a_folder_with_a_study_of_the_user_alone_is_not_taken_for_a_begun_one(pl
     with pytest.raises(RefusedError, match="is not empty"):
         load_study("s.toml").simulate(own)
     assert (own / "study.toml").read_text() == "# another study, which nobody may overwrite"
-    with pytest.raises(UsageError, match="no results folder"):
+    with pytest.raises(UsageError, match="not a results folder"):
         resume(own)
 
 

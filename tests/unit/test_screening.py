@@ -228,7 +228,7 @@ def test_no_file_is_overwritten_and_none_is_half_written(
     found: ScreenedStudy, folder: Path
 ) -> None:
     text = found.file.read_text()
-    with pytest.raises(RefusedError, match="is there already"):
+    with pytest.raises(RefusedError, match="already exists"):
         screen(folder / "small study.toml")
     assert found.file.read_text() == text
     assert not list(folder.glob(".*"))

@@ -93,7 +93,7 @@ def test_a_stop_asks_no_prometheus_server() -> None:
         probe.stop(ask=False)
         assert server.asked == 0
         probe.stop()
-        assert server.asked == 1 and probe.lost == 1, "it is no Prometheus"
+        assert server.asked == 1 and probe.lost == 1, "it is not Prometheus"
 
 
 def test_a_service_that_fails_during_a_trial_keeps_what_it_said() -> None:

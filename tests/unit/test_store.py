@@ -59,7 +59,7 @@ def test_a_results_folder_of_another_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "r/results.json").write_text(json.dumps({**values, "schema": 99}))
     with pytest.raises(RefusedError, match="record schema 99"):
         read_header(tmp_path / "r")
-    with pytest.raises(UsageError, match="no results folder"):
+    with pytest.raises(UsageError, match="not a results folder"):
         read_header(tmp_path)
 
 

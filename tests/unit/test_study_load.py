@@ -93,7 +93,7 @@ def test_a_factor_that_means_nothing_to_a_cell_does_not_multiply_it() -> None:
     [
         ('kind = "path"', 'kind = "pth"', 5, 'did you mean "path"'),
         ('path = "somewhere"', 'paht = "x"', 6, 'did you mean "path"'),
-        ('size = "1 GB"', 'size = "1 gigabyte"', 10, "no unit of size"),
+        ('size = "1 GB"', 'size = "1 gigabyte"', 10, "not a unit of size"),
         ("slots = [1, 2]", "slots = [1, 0]", 17, "allowed: at least 1"),
         ("slots = [1, 2]", "slots = []", 17, "at least one level"),
         ("slots = [1, 2]", "slots = [1, 1]", 17, "duplicate level"),
@@ -127,7 +127,7 @@ def test_a_factor_that_means_nothing_to_a_cell_does_not_multiply_it() -> None:
         ('size = "1 GB"', "size = 1e308", 10, "too large a size"),
         ('size = "1 GB"', "size = nan", 10, "must be a finite number"),
         ('size = "1 GB"', f"size = {10**30}", 10, "whole numbers below 2^63"),
-        ('size = "1 GB"', 'size = "5 kB/s"', 10, "no unit of size"),
+        ('size = "1 GB"', 'size = "5 kB/s"', 10, "not a unit of size"),
         (
             'path = "somewhere"',
             'path = "some\\u0000where"',
@@ -261,7 +261,7 @@ def test_levels_that_need_each_other_are_possible_where_the_others_are_excluded(
 def test_levels_that_cannot_be_had_together_are_named() -> None:
     (text,) = problems(READERS)
     assert text.startswith("study.toml:21: factors.threads[1]: ")
-    assert 'cannot be had together with reader = "uproot"' in text
+    assert 'cannot be combined with reader = "uproot"' in text
     # An exclude of something else leaves them.
     assert problems(READERS + '[[exclude]]\nreader = "uproot"\nthreads = 1\n') == [text]
     # Without a reader that has threads, no other level helps.

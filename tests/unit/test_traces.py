@@ -282,7 +282,7 @@ def test_what_is_wrong_with_a_trace_is_told(tmp_path: Path) -> None:
     assert "is empty" in fault_of(tmp_path / "empty")
     folder = tmp_path / "folder"
     folder.mkdir()
-    assert "no trace that Headrace captured" in fault_of(folder)
+    assert "not a trace that Headrace captured" in fault_of(folder)
     assert "another device; allowed: loop0" in fault_of(captured(tmp_path / "a"), "sdb").replace(
         " (given: sdb)", ""
     )
@@ -352,7 +352,7 @@ def test_a_way_to_capture_that_there_is_not() -> None:
 def test_pictures_that_cannot_be_made(tmp_path: Path) -> None:
     found = summarise(open_trace(REAL))
     for out, words in (
-        (tmp_path / "x.gif", "no kind of picture"),
+        (tmp_path / "x.gif", "not a kind of picture"),
         (tmp_path / "no" / "x.png", "cannot be written"),
     ):
         with pytest.raises(StudyError) as caught:

@@ -49,7 +49,7 @@ def test_what_no_machine_has_is_refused(parse: Callable[[object], float], value:
 
 
 def test_a_prefix_of_the_wrong_case_is_no_unit() -> None:
-    with pytest.raises(ValueError, match='"kiB/s" is no unit of rate'):
+    with pytest.raises(ValueError, match='"kiB/s" is not a unit of rate'):
         parse_bytes_per_s("5 kiB/s")
 
 

@@ -443,7 +443,7 @@ def test_a_profile_in_a_folder_that_is_missing(
 ) -> None:
     """It is said before anything is watched, not at the end of a long watch."""
     place = tmp_path / "missing" / "job.toml"
-    with pytest.raises(UsageError, match="is no folder"):
+    with pytest.raises(UsageError, match="is not a folder"):
         watch(pid=[str(sleeper.pid)], interval="0.2 s", once=True, profile=place)
     assert not place.parent.exists()
 

@@ -34,7 +34,7 @@ class Estimate:
     n: int
     """Number of trials behind the estimate."""
     method: str
-    """How value and interval were computed, such as `mean, t interval` or `median, bootstrap`."""
+    """How value and interval were computed: `mean, t interval`, `median, order statistics` …"""
     trials: tuple[str, ...]
     """Ids of these trials."""
     provenance: str = ""

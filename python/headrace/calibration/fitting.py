@@ -200,8 +200,8 @@ def _without(free: Sequence[Learnable], gone: Sequence[int]) -> list[Learnable]:
 def _why(free: Sequence[Learnable], best: _Best, number: int) -> str:
     alike = best.alike[number]
     if alike is None:
-        return "its effect is too small beside the scatter"
-    return f"its effect cannot be told from that of {free[alike].name}"
+        return "its effect is too small compared with the scatter"
+    return f"its effect cannot be distinguished from that of {free[alike].name}"
 
 
 def _least_determined(free: Sequence[Learnable], best: _Best, needed: set[str]) -> list[int]:

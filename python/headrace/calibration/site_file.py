@@ -81,7 +81,7 @@ def check_out(file: Path) -> None:
     check_file_place(file, "--out")
     if file.exists() and not _is_site(file):
         raise RefusedError(
-            f"{file} is there already, and is no site that headrace calibrate wrote",
+            f"{file} already exists, and is not a site that headrace calibrate wrote",
             hint="name another file with --out",
         )
 

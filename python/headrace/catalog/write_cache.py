@@ -28,7 +28,7 @@ def stated_cache(name: str) -> tuple[str, str | None]:
 def with_write_cache(entry: CatalogEntry, state: str | None) -> CatalogEntry:
     """Return a disk with its write cache `on`, `off` or of a size; None: as in its table.
 
-    Raises StudyError if it has no such cache, or if that is no state.
+    Raises StudyError if it has no such cache, or if that is not a state.
     """
     if state is None:
         return entry
@@ -51,7 +51,7 @@ def _size_bytes(entry: CatalogEntry, state: str) -> int:
     except ValueError:
         allowed = "on, off, or a size such as 16MiB"
         place = (entry.file, 0, "write-cache", f'"{state}"')
-        raise StudyError([FileProblem(*place, "is no state of it", allowed)]) from None
+        raise StudyError([FileProblem(*place, "is not a state of it", allowed)]) from None
 
 
 def _problem(entry: CatalogEntry, field: str, problem: str) -> StudyError:

@@ -18,13 +18,12 @@ import typer
 _ORDER = ("doctor", "init", "validate", "plan", "run", "resume", "report", "compare", "undo")
 
 _HELP = (
-    "A laboratory for the storage of analysis clusters: real jobs on real, emulated and simulated "
-    "storage."
+    "Measure, emulate and simulate the storage of analysis clusters with real ROOT analysis jobs."
 )
 _EPILOG = (
-    "First steps: `headrace init quickstart` writes a ready study, `headrace init PATH` one for "
-    "the storage at PATH; then `headrace plan`, `headrace run` or `headrace simulate`, each with "
-    "the study file."
+    "First steps: `headrace init quickstart` writes a study file that is ready to run. "
+    "`headrace init PATH` writes one for the storage at PATH. Then give the study file to "
+    "`headrace plan`, `headrace run` or `headrace simulate`."
 )
 
 

@@ -35,13 +35,13 @@ def finish(root: Path) -> Generator[Ending]:
         yield Ending(root)
     except InterruptedRunError as error:
         err.print(
-            f"stopped; everything was put back. To go on: headrace resume {as_word(root)}",
+            f"stopped; everything was restored. To continue: headrace resume {as_word(root)}",
             markup=False,
         )
         raise typer.Exit(int(error.exit_code)) from None
     except HeadraceError as error:
         if error.hint is None and (root / "results.json").exists():
-            error.hint = f"to go on: headrace resume {as_word(root)}"
+            error.hint = f"to continue: headrace resume {as_word(root)}"
         raise
 
 

@@ -12,7 +12,7 @@ OpenMetrics = Annotated[
     typer.Option(
         "--openmetrics",
         metavar="HOST:PORT",
-        help="serve metrics of the run to Prometheus; a port alone is of 127.0.0.1",
+        help="serve metrics of the run to Prometheus; without HOST, on 127.0.0.1",
     ),
 ]
 OpenMetricsFile = Annotated[
@@ -20,7 +20,7 @@ OpenMetricsFile = Annotated[
     typer.Option(
         "--openmetrics-file",
         metavar="FILE.prom",
-        help="keep a file for the textfile collector of node_exporter up to date",
+        help="write metrics to a file for the textfile collector of node_exporter, repeatedly",
     ),
 ]
 PushGateway = Annotated[

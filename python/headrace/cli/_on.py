@@ -10,6 +10,6 @@ On = Annotated[
     str,
     typer.Option(
         metavar="dask://HOST:PORT",
-        help="simulate on the workers of a Dask cluster; on this machine when not given",
+        help="simulate on the workers of a Dask cluster (default: on this machine)",
     ),
 ]

@@ -27,7 +27,7 @@ def check_folder_of(file: Path, option: str) -> None:
     except UsageError as error:
         raise UsageError(f"{option} {shown}: {error.message}", hint=hint) from None
     if not file.absolute().parent.is_dir():
-        raise UsageError(f"{option} {shown}: {file.parent} is no folder", hint="make it first")
+        raise UsageError(f"{option} {shown}: {file.parent} is not a folder", hint="make it first")
     try:
         # Files are written under a longer name first (whole_file.py).
         file.with_name(f".{file.name}.part").exists()
@@ -48,7 +48,7 @@ def check_output(file: Path, option: str) -> None:
     check_folder_of(file, option)
     if file.exists():
         hint = f"name another file with {option}" if option.startswith("-") else "name another file"
-        raise RefusedError(f"{file} is there already", hint=hint)
+        raise RefusedError(f"{file} already exists", hint=hint)
 
 
 def check_page(file: Path, option: str) -> None:
@@ -60,7 +60,7 @@ def check_page(file: Path, option: str) -> None:
     if file.is_dir():
         raise UsageError(f"{file} is a folder, not a file", hint=f"name another file with {option}")
     if file.is_file() and not is_own_page(file):
-        raise RefusedError(f"{file} is there already", hint=f"name another file with {option}")
+        raise RefusedError(f"{file} already exists", hint=f"name another file with {option}")
 
 
 def is_own_page(file: Path) -> bool:

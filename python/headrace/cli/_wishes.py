@@ -15,13 +15,15 @@ Within = Annotated[
 OffersFile = Annotated[
     Path | None,
     typer.Option(
-        help="file with prices and electricity; the study's \\[offers] and the catalog's prices "
-        "when not given"
+        help="file with prices of hardware and electricity (default: the study's \\[offers] and "
+        "the catalog's prices)"
     ),
 ]
 Mix = Annotated[
     str,
-    typer.Option(help='shares of the workloads, such as "scan=70, analysis=30"; else equal'),
+    typer.Option(
+        help='shares of the workloads, such as "scan=70, analysis=30" (default: equal shares)'
+    ),
 ]
 
 

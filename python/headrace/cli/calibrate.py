@@ -21,13 +21,15 @@ def calibrate(
     study: Annotated[Path, typer.Argument(help="the study file")],
     out_file: Annotated[
         Path | None,
-        typer.Option("--out", help="the site file; site.toml in the results folder when not given"),
+        typer.Option(
+            "--out", help="the site file to write (default: site.toml in the results folder)"
+        ),
     ] = None,
     results: Annotated[
         Path | None,
         typer.Option(
-            help="folder of the records; continued if it has some of them; results/NAME-TIME "
-            "when not given"
+            help="folder of the records; an unfinished calibration in it is continued (default: "
+            "results/NAME-TIME)"
         ),
     ] = None,
     check: Annotated[
@@ -35,8 +37,8 @@ def calibrate(
         typer.Option(
             min=0,
             max=1000,
-            help="cells measured to check the predictions; one for each target and workload when "
-            "not given",
+            help="number of cells to measure as a check of the predictions (default: one for each "
+            "target and workload)",
         ),
     ] = None,
     limit: Annotated[
@@ -44,31 +46,32 @@ def calibrate(
         typer.Option(
             min=0.001,
             max=5.0,
-            help="largest relative error of a checked cell; 0.15 when not given",
+            help="largest relative error allowed in a checked cell (default: 0.15)",
         ),
     ] = None,
     rehearse: Annotated[
         Path | None,
         typer.Option(
-            help="a site file: simulate the measurements with it, and see what would be learnt"
+            help="a site file: simulate the measurements with it to see what would be learnt"
         ),
     ] = None,
     force_device: Annotated[
         list[str] | None,
         typer.Option(
-            help="a block device of the study that may be overwritten though it is not empty "
+            help="a block device of the study that may be overwritten although it is not empty "
             "(repeatable)"
         ),
     ] = None,
     cache_dir: Annotated[
         Path | None,
-        typer.Option(help="where generated data sets are kept; ~/.cache/headrace when not given"),
+        typer.Option(help="where generated data sets are kept (default: ~/.cache/headrace)"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Learn the site of a study from a few measured cells: CPU times, drives, network and servers.
+    """Measure a few cells of a study and fit a model of its site: CPUs, drives, network, servers.
 
-    Predicts the other cells, measures some of them too, and says how far to trust the site.
+    Then predicts the other cells, measures some of them as a check, and says how far the model can
+    be trusted.
     """
     from headrace.library import default_results, load_study
 
@@ -87,11 +90,11 @@ def calibrate(
     try:
         site, file = _learn(loaded, root, out_file, check, limit, rehearse, cache_dir)
     except InterruptedRunError as error:
-        err.print(f"stopped; everything was put back. To go on: {again}", markup=False)
+        err.print(f"stopped; everything was restored. To continue: {again}", markup=False)
         raise typer.Exit(int(error.exit_code)) from None
     except HeadraceError as error:
         if error.hint is None and (root / "results.json").exists():
-            error.hint = f"to go on: {again}"
+            error.hint = f"to continue: {again}"
         raise
     _show(site, file, study, as_json)
     if not site.verdict.trusted or site.not_measured:

@@ -17,27 +17,25 @@ from headrace.errors import as_word
 if TYPE_CHECKING:
     from headrace.launchers.remote.survey import SurveyedNode
 
-app = typer.Typer(
-    help="Set up a cluster on which studies run, and look at it.", no_args_is_help=True
-)
+app = typer.Typer(help="Set up a cluster for studies, and inspect its nodes.", no_args_is_help=True)
 
 
 @app.callback()
 def _group() -> None:  # pyright: ignore[reportUnusedFunction]
-    """Set up a cluster on which studies run, and look at it."""
+    """Set up a cluster for studies, and inspect its nodes."""
 
 
 @app.command()
 def init(
     directory: Annotated[
         Path | None,
-        typer.Option(help="new folder for the keys; ~/.config/headrace/cluster when not given"),
+        typer.Option(help="new folder for the keys (default: ~/.config/headrace/cluster)"),
     ] = None,
     days: Annotated[
-        int, typer.Option(min=1, max=36500, help="how long the certificates are valid")
+        int, typer.Option(min=1, max=36500, help="days for which the certificates are valid")
     ] = 730,
 ) -> None:
-    """Make the keys (TLS) of a Dask cluster of yours, and print the commands that start it."""
+    """Create TLS keys for a Dask cluster of your own, and print the commands that start it."""
     from headrace.system.cluster_keys import (
         CONFIGURATION,
         default_folder,
@@ -74,15 +72,13 @@ def init(
 @app.command()
 def status(
     on: Annotated[str, typer.Option(help="the nodes, as in \\[run] on: ssh://… or dask://…")],
-    nodes: Annotated[
-        int | None, typer.Option(min=1, help="how many; as many as there are when not given")
-    ] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="number of nodes (default: all)")] = None,
     python: Annotated[
-        str | None, typer.Option(help="as in \\[run] python: ssh, path of Python on the hosts")
+        str | None, typer.Option(help="path of Python on the hosts, for ssh; as \\[run] python")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Show the nodes of a cluster: size, versions, clock, load by others, and what each lacks."""
+    """Show the nodes of a cluster: size, versions, clock, load by others, and what is missing."""
     from headrace.launchers.remote.survey import survey
 
     found, failures = survey(on, nodes, python)
@@ -114,15 +110,15 @@ def _print_lacking(found: Sequence[SurveyedNode], every: str) -> None:
 @app.command()
 def doctor(
     study: Annotated[
-        Path | None, typer.Argument(help="a study file: what its nodes lack for it")
+        Path | None, typer.Argument(help="a study file: check its nodes for this study")
     ] = None,
     on: Annotated[
         str | None,
-        typer.Option(help="the nodes, as in \\[run] on; those of the study when not given"),
+        typer.Option(help="the nodes, as in \\[run] on (default: those of the study)"),
     ] = None,
     nodes: Annotated[
         int | None,
-        typer.Option(min=1, help="how many; of a batch system: requested from its queue now"),
+        typer.Option(min=1, help="number of nodes; a batch system gets a request for them now"),
     ] = None,
     python: Annotated[str | None, typer.Option(help="as for cluster status")] = None,
     shared: Annotated[

@@ -14,23 +14,26 @@ from headrace.errors import FileProblem, StudyError
 
 def compare(
     a: Annotated[Path, typer.Argument(help="a results folder")],
-    b: Annotated[Path, typer.Argument(help="another one, compared with the first")],
+    b: Annotated[Path, typer.Argument(help="another results folder, compared with the first")],
     html: Annotated[
         Path | None, typer.Option(help="also write the comparison as an HTML page")
     ] = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="compare although the environments differ in what matters"),
+        typer.Option(
+            "--force", help="compare although the environments differ in ways that matter"
+        ),
     ] = False,
     model: Annotated[
         bool,
         typer.Option(
-            "--model", help="one is the other's simulation: how far is its time off, cell by cell?"
+            "--model",
+            help="one folder simulates the other: print the error of its times, cell by cell",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="with --model: print JSON")] = False,
 ) -> None:
-    """Compare two result sets cell by cell; refuses or warns where they are not comparable."""
+    """Compare two result sets cell by cell. Refuses or warns where they are not comparable."""
     from headrace.library import compare as make_comparison
     from headrace.library import model_errors
 

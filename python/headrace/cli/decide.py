@@ -14,7 +14,7 @@ from headrace.errors import ExitCode
 
 
 def decide(
-    results: Annotated[list[Path], typer.Argument(help="results folders, of any engine")],
+    results: Annotated[list[Path], typer.Argument(help="measured or simulated results folders")],
     want: Annotated[
         str, typer.Option(help='what counts most, such as "events/s" or "wh/job"')
     ] = "events/s",
@@ -34,16 +34,16 @@ def decide(
         typer.Option(
             min=0.0,
             max=5.0,
-            help="relative error of simulated rates, such as 0.1; from cells that are measured and "
-            "simulated when not given",
+            help="relative error of simulated rates, such as 0.1 (default: from cells that are "
+            "both measured and simulated, otherwise 0.15)",
         ),
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="also write a page that sums it up")] = None,
-    pdf: Annotated[Path | None, typer.Option(help="the same page as PDF")] = None,
+    html: Annotated[Path | None, typer.Option(help="also write the answer as an HTML page")] = None,
+    pdf: Annotated[Path | None, typer.Option(help="also write that page as PDF")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the answer as JSON")] = False,
 ) -> None:
-    """Recommend a configuration: the best of what keeps the limits, how sure that is, and what
-    would change the answer.
+    """Recommend the best configuration within your limits. Says how sure the answer is, and what
+    would change it.
     """
     from headrace.cli._console import err, out
     from headrace.cli._output_files import check_page

@@ -14,11 +14,11 @@ from headrace.errors import ExitCode
 
 def doctor(
     study: Annotated[
-        Path | None, typer.Argument(help="a study file: what this machine can do for it")
+        Path | None, typer.Argument(help="a study file: also say what this machine lacks for it")
     ] = None,
     force_device: Annotated[list[str] | None, typer.Option(help="as for `headrace run`")] = None,
 ) -> None:
-    """Say what this machine can do, for a study or at all. Changes nothing."""
+    """Say what this machine can do, and what it lacks for a study. Changes nothing."""
     from headrace.cli._finish import offer_undo
     from headrace.report.text_table import TextTable
     from headrace.system.capabilities import capabilities

@@ -9,24 +9,24 @@ import typer
 
 
 def gate(
-    results: Annotated[Path, typer.Argument(help="the results folder that is judged")],
+    results: Annotated[Path, typer.Argument(help="the results folder to judge")],
     against: Annotated[Path, typer.Option("--against", help="the results folder of the baseline")],
     metric: Annotated[
         str | None,
         typer.Option(
-            help="what is compared, such as events_per_s; the baseline's own when left out"
+            help="metric to compare, such as events_per_s (default: that of the baseline's study)"
         ),
     ] = None,
     tolerance: Annotated[
-        str, typer.Option(help='a change up to this does not matter: "5 %" or 0.05')
+        str, typer.Option(help='largest relative change that does not matter: "5 %" or 0.05')
     ] = "5 %",
     force: Annotated[
-        bool, typer.Option("--force", help="judge measured results against simulated ones, too")
+        bool, typer.Option("--force", help="allow measured results against simulated ones")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the verdicts as JSON")] = False,
 ) -> None:
-    """Judge results against a baseline. Exit code 0: nothing got worse; 7: a regression; 5: that
-    cannot be judged.
+    """Check results against a baseline for regressions, in CI or cron. Exit code 0: nothing got
+    worse; 7: a regression; 5: undecided.
     """
     from headrace.analysis.gate import as_json as make_json
     from headrace.cli._console import out

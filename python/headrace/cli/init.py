@@ -15,8 +15,8 @@ def init(
     path: Annotated[
         Path,
         typer.Argument(
-            help="a directory on the storage to be studied, or the name of a study that comes "
-            "with Headrace"
+            help="a directory on the storage to study, or the name of a study that comes with "
+            "Headrace (see --list)"
         ),
     ] = Path(),
     output: Annotated[
@@ -24,7 +24,7 @@ def init(
         typer.Option(
             "--output",
             "-o",
-            help="the study file to write; study.toml, or NAME.toml, when not given",
+            help="the study file to write (default: study.toml, or NAME.toml for a study by name)",
         ),
     ] = None,
     list_studies: Annotated[
@@ -82,7 +82,7 @@ def _write(file: Path, text: str) -> None:
             stream.write(text)
     except FileExistsError:
         raise RefusedError(
-            f"{file} is there already", hint="name another file with --output"
+            f"{file} already exists", hint="name another file with --output"
         ) from None
     except OSError as error:
         problem = f"{file}: cannot be written: {error.strerror}"

@@ -31,11 +31,11 @@ def metadata(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Print rates of metadata tests side by side: of Headrace, mdtest and IOR, each beside the
-    first.
+    """Print rates of metadata tests of Headrace, mdtest and IOR side by side, and their ratios to
+    the first.
 
-    A phase that was not run is blank. What cannot be read is told, the rest is shown, and the exit
-    code is 2.
+    A phase that was not run is blank. If a file cannot be read, the command says so, shows the
+    others, and ends with exit code 2.
     """
     from headrace.workloads.mdtest.imported import read_results
     from headrace.workloads.mdtest.phases import TITLES

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 def plan(
     study: Annotated[Path, typer.Argument(help="the study file")],
-    all: Annotated[bool, typer.Option("--all", help="list every trial, not the first 40")] = False,
+    all: Annotated[
+        bool, typer.Option("--all", help="list every trial, not only the first 40")
+    ] = False,
     cache_dir: Annotated[Path | None, typer.Option(help="as for `headrace run`")] = None,
 ) -> None:
     """Show the trials in order, the time and disk they will take, and what needs root. Nothing is

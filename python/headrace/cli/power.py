@@ -30,29 +30,29 @@ _REFRESH_S = 0.5
 def power(
     study: Annotated[
         Path | None,
-        typer.Argument(help="a study file: its meters; those of this machine when not given"),
+        typer.Argument(help="a study file, for its meters (default: the meters of this machine)"),
     ] = None,
     meter: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KIND[,FIELD=VALUE]",
-            help="a meter: shelly,address=192.168.1.20. Fields are those of \\[meter.NAME]",
+            help="a meter, such as shelly,address=192.168.1.20, with fields of \\[meter.NAME]",
         ),
     ] = None,
     idle: Annotated[
         str | None, typer.Option(help='first measure idle power for this long: "30 s"')
     ] = None,
     seconds: Annotated[
-        str | None, typer.Option(help="end after this time; until Ctrl-C when not given")
+        str | None, typer.Option(help="end after this time (default: at Ctrl-C)")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="show the power once, and end")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="print a JSON object per sample, one a line")
+        bool, typer.Option("--json", help="print one JSON object per sample and line")
     ] = False,
 ) -> None:
-    """Show the present power of every meter: of a study, of `--meter`, or of this machine.
+    """Show the present power that meters read: those of a study, of `--meter`, or of this machine.
 
-    A terminal shows a table; through a pipe, each sample is a line. Ctrl-C ends.
+    A terminal shows a table. Through a pipe, each sample is one line. Ctrl-C ends the command.
     """
     from headrace.meters.live import LiveMeters
 
@@ -70,7 +70,7 @@ def power(
         live.stop()
     if not show.shown:
         errors = "; ".join(f"{name}: {error}" for name, error in live.errors().items())
-        raise MissingError(f"no meter told its power: {errors or 'none answered in time'}")
+        raise MissingError(f"no meter reported its power: {errors or 'none answered in time'}")
 
 
 def _time_s(text: str | None, option: str) -> float | None:

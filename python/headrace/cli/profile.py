@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from headrace.profiles.summary import FileUse, Summary
     from headrace.report.text_table import TextTable
 
-app = typer.Typer(help="Recorded jobs: show, import, export, simulate.", no_args_is_help=True)
+app = typer.Typer(
+    help="Job profiles, recorded from real jobs: show, import, export, simulate.",
+    no_args_is_help=True,
+)
 
 ProfileArgument = Annotated[Path, typer.Argument(help="a recorded profile (.toml)")]
 
@@ -93,19 +96,19 @@ def show(
     profile: ProfileArgument,
     picture: Annotated[
         Path | None,
-        typer.Option(help="draw it, too, into a new file: .png or .svg"),
+        typer.Option(help="also draw the profile into a new file: .png or .svg"),
     ] = None,
     draw: Annotated[
         bool,
         typer.Option(
-            "--draw", help="draw NAME.png beside the profile, or the first free NAME-2.png …"
+            "--draw", help="also draw NAME.png next to the profile, or NAME-2.png … if that exists"
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
-    files: Annotated[int, typer.Option(help="how many files are listed", min=0)] = 8,
+    files: Annotated[int, typer.Option(help="number of files to list", min=0)] = 8,
 ) -> None:
-    """Show what a recorded job did: bytes, sizes of reads, order, reuse, work between reads, its
-    files; where its time went, what limits it, and what would change it.
+    """Show what a recorded job did: bytes, sizes and order of reads, reuse, work between reads, and
+    files. Says where its time went, what limits it, and what would change it.
     """
     from headrace.cli._output_files import check_output
     from headrace.profiles.picture import draw as draw_picture
@@ -150,23 +153,25 @@ def show(
 def import_profile(
     trace: Annotated[
         Path,
-        typer.Argument(help="strace -f -ttt text, darshan-dxt-parser text, XRootD recorder CSV"),
+        typer.Argument(
+            help="text of strace -f -ttt or darshan-dxt-parser, or CSV of the XRootD recorder"
+        ),
     ],
     out_path: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="the profile; NAME.toml, or the first free NAME-2.toml …, when not given"
+            "--out", help="the profile (default: NAME.toml, or NAME-2.toml … if that exists)"
         ),
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option(help="strace, darshan, xrootd; told by the first lines when not given"),
+        typer.Option(help="strace, darshan or xrootd (default: from the file's first lines)"),
     ] = None,
     hash_names: Annotated[
         bool, typer.Option("--hash-names", help="write hashes instead of the names of data files")
     ] = False,
 ) -> None:
-    """Make a profile of what another tool recorded."""
+    """Make a job profile from the recording of another tool."""
     from headrace.cli._output_files import check_folder_of
     from headrace.profiles.importing import read
     from headrace.profiles.places import profile_to_write
@@ -185,11 +190,13 @@ def export_profile(
     profile: ProfileArgument,
     path: Annotated[Path, typer.Argument(help="the file to write")],
     format: Annotated[
-        str, typer.Option(help="csv: every step; fio: an iolog of version 3")
+        str, typer.Option(help="csv: every step of the job; fio: an iolog of version 3")
     ] = "csv",
-    software: Annotated[bool, typer.Option(help="programs and libraries, too")] = False,
+    software: Annotated[
+        bool, typer.Option(help="also write reads of programs and libraries")
+    ] = False,
 ) -> None:
-    """Write a profile for other tools."""
+    """Convert a job profile for another tool."""
     from headrace.cli._output_files import check_output
     from headrace.profiles.exporting import export, left_out
     from headrace.profiles.steps import existing_profile, load
@@ -208,32 +215,34 @@ def simulate_profile(
     drives: Annotated[
         list[str] | None,
         typer.Option(
-            "--drive", help="a drive of the catalog, each node has one; give it again for more"
+            "--drive",
+            help="a drive of the catalog, one in each node; repeatable, to compare drives",
         ),
     ] = None,
-    nodes: Annotated[int | None, typer.Option(help="nodes; 1 when not given", min=1)] = None,
+    nodes: Annotated[int | None, typer.Option(help="number of nodes (default: 1)", min=1)] = None,
     slots: Annotated[
-        list[int] | None, typer.Option(help="jobs a node; give it again for more", min=1)
+        list[int] | None, typer.Option(help="jobs per node; repeatable, to compare", min=1)
     ] = None,
     shared: Annotated[
         bool,
         typer.Option(
-            "--shared", help="the drive is in one NFS server for all nodes, not in each node"
+            "--shared", help="put the drive into one NFS server for all nodes, not into each node"
         ),
     ] = False,
     link: Annotated[
-        str | None, typer.Option(help="the network, with --shared; 10 GbE when not given")
+        str | None, typer.Option(help="with --shared: the network (default: 10 GbE)")
     ] = None,
     results: Annotated[
         Path | None,
-        typer.Option(help="new folder for the records; results/NAME-TIME when not given"),
+        typer.Option(help="new folder for the records (default: results/NAME-TIME)"),
     ] = None,
 ) -> None:
-    """See many nodes run a recorded job: writes a study beside the profile, runs it in virtual
-    time, and reports it.
+    """Simulate a recorded job on many nodes and drives.
 
-    The study is yours to edit. Without options, an existing one is run as it is; with options that
-    ask for another study, that goes into a new file beside it.
+    Writes a study next to the profile, runs it in virtual time, and reports it.
+
+    You may edit the study. Without options an existing study is run as it is. If the options
+    require another study, it is written to a new file next to the existing one.
     """
     import threading
 

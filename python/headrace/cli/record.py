@@ -20,20 +20,20 @@ def record(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="the profile (.toml; its steps lie beside it); NAME.toml, or the first free "
-            "NAME-2.toml …, when not given"
+            help="the profile (.toml), with a file of its steps next to it (default: NAME.toml, or "
+            "NAME-2.toml … if that exists)"
         ),
     ] = None,
     hash_names: Annotated[
         bool, typer.Option("--hash-names", help="write hashes instead of the names of data files")
     ] = False,
 ) -> None:
-    """Run a program and record its reads, writes, opens and the work between them. Its exit code
-    becomes this command's.
+    """Run a program, and record its reads, writes, opens and work between them as a job profile.
+    The command ends with the exit code of the program.
 
     Threads and child processes are included. The program must be dynamically linked and not
-    set-uid. A profile that cannot be written to its place is kept in a folder for temporary files;
-    the exit code is then 6 where the program's is 0.
+    set-uid. If the profile cannot be written where it should be, it is kept in a temporary folder,
+    and exit code 6 replaces an exit code 0.
     """
     from headrace.cli._output_files import check_folder_of
     from headrace.profiles.places import profile_to_write

@@ -18,19 +18,21 @@ def report(
     ] = None,
     series: Annotated[
         list[str] | None,
-        typer.Option(help="a trial whose device series the page shows too (repeatable)"),
+        typer.Option(
+            help="a trial whose device activity over time the page also shows (repeatable)"
+        ),
     ] = None,
     text: Annotated[
-        bool, typer.Option("--text", help="print the answer as text for a ticket; writes no file")
+        bool, typer.Option("--text", help="print a short text for a ticket, and write no file")
     ] = False,
     output: Annotated[
         Path | None,
         typer.Option(
-            help="folder for the files, when not beside the records (a read-only results folder)"
+            help="folder for the files, if the results are read-only (default: with the records)"
         ),
     ] = None,
 ) -> None:
-    """Report a results folder in the terminal, and as files beside the records."""
+    """Report a results folder in the terminal and as files."""
     if text:
         from headrace.library import report_text
 

@@ -29,19 +29,19 @@ def reproduce(
         list[str] | None,
         typer.Argument(
             metavar="[STUDY]",
-            help="proof-ssd, worker-node-ssd, cluster-energy, storage-options; all when not given",
+            help="proof-ssd, worker-node-ssd, cluster-energy or storage-options (default: all)",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
     html: Annotated[
-        Path | None, typer.Option(help="the page that is written; reproduce.html when not given")
+        Path | None, typer.Option(help="the page to write (default: reproduce.html)")
     ] = None,
     fit: Annotated[
         bool,
         typer.Option(
             "--fit",
-            help="first fit the free parameters to the calibrate rows, and write them into the "
-            "catalog",
+            help="first fit the free parameters to the published numbers marked `calibrate`, and "
+            "write them into the catalog",
         ),
     ] = False,
     vary: Annotated[
@@ -52,28 +52,28 @@ def reproduce(
         ),
     ] = False,
     numbers: Annotated[
-        bool, typer.Option("--numbers", help="list every number in the terminal too")
+        bool, typer.Option("--numbers", help="also list every number in the terminal")
     ] = False,
-    threads: Annotated[int, typer.Option(min=0, help="threads; 0: all cores")] = 0,
+    threads: Annotated[int, typer.Option(min=0, help="number of threads; 0: one per core")] = 0,
     on: On = "",
     emulate: Annotated[
         bool,
         typer.Option(
             "--emulate",
-            help="instead, run proof-ssd and cluster-energy made small: real jobs on emulated "
-            "drives, in minutes (needs root)",
+            help="run small versions of proof-ssd and cluster-energy instead, with real jobs on "
+            "emulated drives (needs root; takes minutes)",
         ),
     ] = False,
     records: Annotated[
         Path | None,
         typer.Option(
-            help="with --emulate: folder of the records, results/emulated when not given; "
-            "existing runs are resumed"
+            help="with --emulate: folder of the records; existing runs are resumed (default: "
+            "results/emulated)"
         ),
     ] = None,
 ) -> None:
-    """Reproduce the four source studies: every number beside the published one, every finding
-    judged, an HTML page.
+    """Simulate four published studies, and compare every number and finding with the published one.
+    Writes an HTML page.
     """
     if emulate:
         simulated = {

@@ -19,8 +19,7 @@ def resume(
         bool,
         typer.Option(
             "--retry-invalid",
-            help="run the trials again that were invalid; their old records are kept in "
-            "RESULTS/retried",
+            help="also run invalid trials again; their old records are kept in RESULTS/retried",
         ),
     ] = False,
     force_device: Annotated[list[str] | None, typer.Option(help="as for `headrace run`")] = None,
@@ -30,8 +29,9 @@ def resume(
     push_gateway: PushGateway = None,
     on: On = "",
 ) -> None:
-    """Run the trials that have no record yet; nothing else is run twice, but for
-    --retry-invalid.
+    """Continue a run that was stopped: run the trials that have no record yet.
+
+    No trial runs twice, except invalid ones with --retry-invalid.
     """
     from headrace.cli._progress import Display
     from headrace.library import resume as go_on

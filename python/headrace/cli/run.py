@@ -16,25 +16,26 @@ def run(
     study: Annotated[Path, typer.Argument(help="the study file")],
     results: Annotated[
         Path | None,
-        typer.Option(help="new folder for the records; results/NAME-TIME when not given"),
+        typer.Option(help="new folder for the records (default: results/NAME-TIME)"),
     ] = None,
     force_device: Annotated[
         list[str] | None,
         typer.Option(
-            help="a block device of the study that may be overwritten though it is not empty "
+            help="a block device of the study that may be overwritten although it is not empty "
             "(repeatable)"
         ),
     ] = None,
     cache_dir: Annotated[
         Path | None,
-        typer.Option(help="where generated data sets are kept; ~/.cache/headrace when not given"),
+        typer.Option(help="where generated data sets are kept (default: ~/.cache/headrace)"),
     ] = None,
     openmetrics: OpenMetrics = None,
     openmetrics_file: OpenMetricsFile = None,
     push_gateway: PushGateway = None,
 ) -> None:
-    """Run a study on real storage and report it. Ctrl-C stops cleanly; `headrace resume`
-    goes on.
+    """Run a study with real jobs on real or emulated storage, and report it.
+
+    Ctrl-C stops cleanly; `headrace resume` continues.
     """
     from headrace.cli._progress import Display
     from headrace.library import default_results, load_study

@@ -21,14 +21,14 @@ def screen(
     out_file: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="the smaller study file; NAME-screened.toml beside it when not given"
+            "--out", help="the smaller study file (default: NAME-screened.toml next to the study)"
         ),
     ] = None,
     want: Annotated[
         str,
         typer.Option(
-            help='what counts most, such as "events/s" or "wh/job"; the metric of the study\'s '
-            "report when not given"
+            help='what counts most, such as "events/s" or "wh/job" (default: the metric of the '
+            "study's \\[report])"
         ),
     ] = "",
     within: Within = "",
@@ -36,21 +36,23 @@ def screen(
     mix: Mix = "",
     measured: Annotated[
         list[Path] | None,
-        typer.Option(help="measured results of this study, which give the model's error"),
+        typer.Option(
+            help="measured results of this study, from which the model's error is computed"
+        ),
     ] = None,
     model_error: Annotated[
         float | None,
         typer.Option(
             min=0.0,
             max=5.0,
-            help="relative error of simulated rates, such as 0.1; from --measured, or else 0.15",
+            help="relative error of simulated rates (default: from --measured, or 0.15)",
         ),
     ] = None,
     on: On = "",
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Simulate every cell of a study, keep what could be the best within the model's error, and
-    write the smaller study to measure.
+    """Simulate every cell of a study, and write a smaller study to measure: only the configurations
+    that could be the best, given the model's error.
     """
     from headrace.library import screen as make
     from headrace.system.stopping import stopping_on_signals

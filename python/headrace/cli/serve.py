@@ -13,28 +13,28 @@ from headrace.system.stopping import stopping_on_signals
 
 
 def serve(
-    folder: Annotated[Path, typer.Argument(help="a folder with results folders in it")] = Path(
+    folder: Annotated[Path, typer.Argument(help="a folder that contains results folders")] = Path(
         "results"
     ),
-    port: Annotated[int, typer.Option(help="port; 0 takes any free one")] = 8460,
+    port: Annotated[int, typer.Option(help="port; 0: any free port")] = 8460,
     address: Annotated[
         str,
         typer.Option(
-            help="address to listen at; any that other machines reach needs a password and TLS"
+            help="address to listen on; one that other machines can reach needs a password and TLS"
         ),
     ] = "127.0.0.1",
     password_file: Annotated[
-        Path | None, typer.Option(help="file with the password, readable by you alone")
+        Path | None, typer.Option(help="file with the password, readable only by you")
     ] = None,
-    certificate: Annotated[
-        Path | None, typer.Option(help="certificate (chain) for TLS, PEM")
+    certificate: Annotated[Path | None, typer.Option(help="TLS certificate or chain, PEM")] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="private key of the certificate, PEM, without a password")
     ] = None,
-    key: Annotated[Path | None, typer.Option(help="its private key, PEM, without password")] = None,
 ) -> None:
-    """Serve a folder of results as a local web application. Ctrl-C ends it.
+    """Serve a folder of results as a local web application. Ctrl-C stops it.
 
-    The link that is printed has a token: only who has the link sees the pages. It is on this
-    machine alone, unless --address names another address.
+    The printed link contains a token: without the link nobody can see the pages. The server is
+    reachable from this machine only, unless --address names another address.
     """
     from headrace.serving import ServeOptions, serve_results
 

@@ -16,18 +16,19 @@ def simulate(
     study: Annotated[Path, typer.Argument(help="the study file")],
     results: Annotated[
         Path | None,
-        typer.Option(help="new folder for the records; results/NAME-TIME when not given"),
+        typer.Option(help="new folder for the records (default: results/NAME-TIME)"),
     ] = None,
     site: Annotated[
         Path | None,
         typer.Option(
-            help="a file whose \\[site] is put over the study's; headrace calibrate makes it"
+            help="a file whose \\[site] overrides the study's; headrace calibrate writes one"
         ),
     ] = None,
     on: On = "",
 ) -> None:
-    """Run a study in virtual time, on a site of the catalog, and report it. Ctrl-C stops cleanly;
-    `headrace resume` goes on.
+    """Simulate a study in virtual time, on drives and machines of the catalog, and report it.
+
+    Ctrl-C stops cleanly; `headrace resume` continues.
     """
     from headrace.cli._progress import Display
     from headrace.library import default_results, load_study

@@ -17,25 +17,23 @@ from headrace.cli._trace_show import show_statistics, warn
 from headrace.errors import ExitCode, FileProblem, HeadraceError, StudyError
 
 app = typer.Typer(
-    help="Block requests of a drive while jobs run: run, capture, show, plot, convert.",
+    help="Traces of block requests while jobs run: run, capture, show, plot, convert.",
     no_args_is_help=True,
 )
 
 DeviceOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--device", help="block device (repeatable); that of the current folder when not given"
-    ),
+    typer.Option("--device", help="block device, repeatable (default: that of the current folder)"),
 ]
 Folder = Annotated[
-    Path | None, typer.Option("--out", help="new folder for the trace; trace-TIME when not given")
+    Path | None, typer.Option("--out", help="new folder for the trace (default: trace-TIME)")
 ]
 With = Annotated[
     str | None,
     typer.Option(
         "--with",
-        help="tracefs, or blktrace; when not given: tracefs, and blktrace where the kernel has "
-        "no block events in tracefs",
+        help="tracefs or blktrace (default: tracefs, or blktrace where the kernel has no block "
+        "events in tracefs)",
     ),
 ]
 OfDevice = Annotated[
@@ -66,7 +64,7 @@ def _devices(given: list[str] | None) -> list[str]:
                     0,
                     "--device",
                     "",
-                    "the current folder lies on no block device; name one",
+                    "the current folder is on no block device; name one",
                 )
             ]
         )
@@ -87,7 +85,7 @@ def _say(captured: Any) -> None:
     )
     if captured.lost:
         err.print(
-            f"[red]{captured.lost:,} events were lost: the trace is not whole[/red]",
+            f"[red]{captured.lost:,} events were lost: the trace is incomplete[/red]",
             highlight=False,
         )
     if not captured.events:
@@ -105,8 +103,8 @@ def run(
     output: Folder = None,
     by: With = None,
 ) -> None:
-    """Run a program and record the block requests of a device meanwhile. The exit code is the
-    program's.
+    """Run a program, and record the block requests of a device meanwhile. The command ends with the
+    program's exit code.
     """
     from headrace.profiles.programs import find_program
     from headrace.system.journal import Journal
@@ -157,11 +155,11 @@ def capture(
     output: Folder = None,
     seconds: Annotated[
         float | None,
-        typer.Option("--seconds", min=0.01, help="how long; until Ctrl-C when not given"),
+        typer.Option("--seconds", min=0.01, help="length of the trace (default: until Ctrl-C)"),
     ] = None,
     by: With = None,
 ) -> None:
-    """Record the block requests of a device until Ctrl-C, or for some seconds."""
+    """Record the block requests of a device until Ctrl-C, or for --seconds."""
     from headrace.system.journal import Journal
     from headrace.system.stopping import stopping_on_signals
     from headrace.traces import Capture, traced_device
@@ -187,11 +185,11 @@ def show(
     trace: Given,
     device: OfDevice = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="print JSON: everything, with histograms")
+        bool, typer.Option("--json", help="print everything as JSON, with histograms")
     ] = False,
 ) -> None:
-    """Show a trace's statistics: rates, seeks, latencies, queue depth, sizes, by process and in
-    total.
+    """Show statistics of a trace, in total and by process: rates, seeks, latencies, queue depth,
+    sizes.
     """
     from headrace.traces import open_trace, summarise
 
@@ -206,18 +204,18 @@ def show(
 @app.command("plot")
 def plot(
     traces: Annotated[
-        list[Path], typer.Argument(help="traces, drawn above each other on one axis of time")
+        list[Path], typer.Argument(help="traces, drawn one below the other on one time axis")
     ],
     output: Annotated[
         Path, typer.Option("--out", help="the picture: .png, .svg, or .html (interactive)")
     ],
     label: Annotated[
         list[str] | None,
-        typer.Option(help="what a trace is called in the picture (one for each, in order)"),
+        typer.Option(help="label of a trace in the picture; repeat it once per trace, in order"),
     ] = None,
     device: OfDevice = None,
 ) -> None:
-    """Draw traces: offsets by process, throughput, IOPS, seeks, queue depth, latencies."""
+    """Draw traces over time: offsets by process, rates, IOPS, seeks, queue depth, latencies."""
     from headrace.cli._output_files import check_output
     from headrace.traces import draw, open_trace, summarise
 
@@ -251,11 +249,11 @@ def convert_trace(
     ],
     format: Annotated[
         str | None,
-        typer.Option(help="fio-iolog, csv, parquet; by the file's ending when not given"),
+        typer.Option(help="fio-iolog, csv or parquet (default: by the file name's suffix)"),
     ] = None,
     device: OfDevice = None,
 ) -> None:
-    """Write a trace's requests as fio's iolog, CSV or Parquet."""
+    """Convert the requests of a trace to a fio iolog, CSV or Parquet."""
     from headrace.cli._output_files import check_output
     from headrace.cli._trace_show import warn_of_damages
     from headrace.traces import convert, open_trace

@@ -11,9 +11,11 @@ from headrace.errors import ExitCode
 
 
 def undo(
-    show: Annotated[bool, typer.Option("--show", help="only list what would be undone")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="list what would be undone, and change nothing")
+    ] = False,
 ) -> None:
-    """Put back what crashed runs have changed: mounts, loop devices, settings, processes,
+    """Restore what crashed runs changed on this machine: mounts, loop devices, settings, processes,
     folders.
     """
     from headrace.system import block_queue

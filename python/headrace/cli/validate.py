@@ -17,7 +17,7 @@ def validate(
         bool, typer.Option("--schema", help="print the JSON Schema of study files, for editors")
     ] = False,
 ) -> None:
-    """Check a study file: each fault with file, line, field, what was given and what is allowed."""
+    """Check a study file. Names each problem: line, field, what was given, what is allowed."""
     if schema:
         from headrace.study.schema import study_schema
 

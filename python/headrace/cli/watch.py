@@ -54,8 +54,9 @@ def watch(
 ) -> None:
     """Show what running jobs wait for: CPU, block devices, network storage, memory.
 
-    Nothing is restarted or preloaded. As root every source is read; as the owner of the jobs those
-    of /proc. Jobs that lose most time come first. Ctrl-C ends with a summary and exit code 0.
+    The jobs are not restarted, and nothing is loaded into them. Root can read all sources, and the
+    owner of the jobs those in /proc. Jobs that wait most come first. Ctrl-C prints a summary and
+    ends with exit code 0.
     """
     from headrace.watching import Watcher
 

@@ -28,35 +28,36 @@ def why(
     ] = None,
     pid: Annotated[
         str | None,
-        typer.Option(metavar="PID", help="watch this running process, and what it starts, instead"),
+        typer.Option(
+            metavar="PID",
+            help="watch this running process and its descendants instead of starting a program",
+        ),
     ] = None,
     duration: Annotated[
         str | None,
         typer.Option(
-            "--for", help="with --pid: how long, 10 s when not given; Ctrl-C ends it earlier"
+            "--for", help="with --pid: how long to watch (default: 10 s); Ctrl-C ends it earlier"
         ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="print the verdict as JSON, on standard error")
+        bool, typer.Option("--json", help="print the verdict as JSON on standard error")
     ] = False,
     keep: Annotated[
         Path | None,
-        typer.Option(
-            help="folder for the profile, the verdict and its page (of an earlier why: replaced)"
-        ),
+        typer.Option(help="folder for profile, verdict and page; replaces those of an earlier why"),
     ] = None,
     page: Annotated[
         Path | None,
         typer.Option(
-            help="write the verdict as a page (HTML) to this file (of an earlier why: replaced)"
+            help="write the verdict as an HTML page to this file; replaces that of an earlier why"
         ),
     ] = None,
 ) -> None:
     """Run a program and say where its time went, what limits it, and what would change it.
 
-    Its input, output and exit code stay as they are; the verdict goes to standard error. Ctrl-C
-    ends the program: the verdict is then about what was seen. With --pid a running program is
-    watched from outside. Needs neither root nor a study file.
+    The program's input, output and exit code stay as they are. The verdict goes to standard error.
+    Ctrl-C ends the program; the verdict then covers the time until Ctrl-C. With --pid a running
+    program is watched from outside. Needs neither root nor a study file.
     """
     if bool(command) == (pid is not None):
         raise UsageError(
@@ -119,7 +120,7 @@ def _check_verdict(file: Path) -> None:
     except (OSError, ValueError):
         found = None
     if not (isinstance(found, dict) and "observation" in found):
-        raise RefusedError(f"{file} is there already", hint="name another folder with --keep")
+        raise RefusedError(f"{file} already exists", hint="name another folder with --keep")
 
 
 def _of_process(pid: str, duration_s: float) -> ProgramVerdict:

@@ -186,5 +186,5 @@ def state_of(path: Path) -> tuple[int, int, int]:
         said = "no such file" if isinstance(error, FileNotFoundError) else error.strerror
         raise HeadraceError(f"{path}: {str(said)[:1].lower()}{str(said)[1:]}") from error
     if not stat.S_ISREG(status.st_mode):
-        raise HeadraceError(f"{path}: is no file")
+        raise HeadraceError(f"{path}: is not a file")
     return status.st_ino, status.st_size, status.st_mtime_ns

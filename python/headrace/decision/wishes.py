@@ -206,8 +206,8 @@ def _limit(text: str, currency: str, known: Collection[str]) -> WishLimit:
     sense = found["sense"]
     if sense not in ("<=", ">="):
         raise refuse(
-            Path("command line"), "--within", text.strip(), f"{sense} is no sense of a limit",
-            "<= or >=",
+            Path("command line"), "--within", text.strip(),
+            f"{sense} is not an operator of a limit", "<= or >=",
         )  # fmt: skip
     number = float(found["number"].replace("_", "").replace(" ", ""))
     unit = found["unit"] or ""

@@ -130,7 +130,7 @@ def _problems(drive: Document, controller: Document) -> list[FileProblem]:
         found.append(
             controller.problem(
                 ("buffer_continuous_read",),
-                "is no rule of read-ahead that is modelled",
+                "is not a rule of read-ahead that is modelled",
                 given=ahead,
                 allowed="0 (none), "
                 + ", ".join(f"{number} ({name})" for number, name in READ_AHEAD.items()),
@@ -152,7 +152,7 @@ def _zone_problems(drive: Document, controller: Document) -> list[FileProblem]:
     for number, (zone, row) in enumerate(zip(zones, cast("list[object]", rows), strict=True)):
         place = ("zones", number)
         if not _is_row(row):
-            found.append(controller.problem(place, "is no zone", given=row, allowed=columns))
+            found.append(controller.problem(place, "is not a zone", given=row, allowed=columns))
         elif row[_SECTORS] != zone.get("sectors_per_track"):
             found.append(
                 controller.problem(

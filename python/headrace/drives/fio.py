@@ -29,7 +29,7 @@ def parse_fio_bytes(text: str) -> int:
     """Parse `4k` and `4KiB` (4096), `1g`, `65536`. Raises ValueError."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:(?<=[kmgtp])i)?b?\s*", text.lower())
     if match is None:
-        raise ValueError(f'"{text}" is no size; write it as fio does: 4k, 64k, 1m, 2g')
+        raise ValueError(f'"{text}" is not a size; write it as fio does: 4k, 64k, 1m, 2g')
     size = float(match.group(1)) * 1024 ** _POWERS[match.group(2)]
     if size > MOST_BYTES:
         raise ValueError(f'"{text[:40]}" is too large a size')
@@ -42,7 +42,7 @@ def parse_fio_seconds(text: str) -> float:
     """Parse `60`, `90s`, `2m`, `500ms`. Raises ValueError."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
     if match is None or match.group(2) not in _TIMES_S:
-        raise ValueError(f'"{text}" is no time; write it as fio does: 60, 90s, 2m, 500ms')
+        raise ValueError(f'"{text}" is not a time; write it as fio does: 60, 90s, 2m, 500ms')
     return float(match.group(1)) * _TIMES_S[match.group(2)]
 
 
@@ -97,9 +97,10 @@ class Observed:
 
 def read_fio_results(file: Path, runtime_s: float) -> list[Observed]:
     """Return every job of fio's `--output-format=json`. `runtime_s` is the model's run time for
-    each. Messages of fio before, between and after its JSON are passed over.
+    each. Messages of fio before, between and after its JSON are skipped.
 
-    Raises StudyError if it is no fio result, or if a job's options are not those of a plain load.
+    Raises StudyError if it is not a fio result, or if a job has options other than those of a
+    plain load.
     """
     try:
         found = [
@@ -115,7 +116,7 @@ def read_fio_results(file: Path, runtime_s: float) -> list[Observed]:
             if isinstance(error, msgspec.ValidationError)
             else None
         )
-        problem = "is no result of fio --output-format=json"
+        problem = "is not a result of fio --output-format=json"
         raise StudyError([FileProblem(file, 0, place[1] if place else "", "", problem)]) from None
     if not all(each.jobs for each in found):
         raise StudyError([FileProblem(file, 0, "jobs", "", "holds no jobs", "at least one job")])
@@ -186,7 +187,7 @@ def _count(options: dict[str, str], name: str, default: str, most: int = _MOST) 
     """Return an option that is a whole number. Raises ValueError."""
     text = options.get(name, default)
     if not text.isdecimal() or len(text) > 9 or int(text) > most:
-        raise ValueError(f'{name} = "{text}" is no whole number up to {most}')
+        raise ValueError(f'{name} = "{text}" is not a whole number up to {most}')
     return int(text)
 
 

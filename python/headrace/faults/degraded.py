@@ -56,7 +56,7 @@ class RaidFault(DriveFault):
 
     def inject(self, location: Location, journal: Journal) -> None:
         if any(len(devices) != 1 for devices in location.emulated_by_node):
-            raise UnsupportedLevelError(f"{self.kind}: the target is no RAID of the model's")
+            raise UnsupportedLevelError(f"{self.kind}: the target is not a RAID of the model's")
         super().inject(location, journal)
 
 

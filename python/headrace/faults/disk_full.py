@@ -38,7 +38,7 @@ class DiskFull(InjectedFault):
 
     def inject(self, location: Location, journal: Journal) -> None:
         if location.directory is None:
-            raise UnsupportedLevelError(f"disk-full: {location.url} is no directory")
+            raise UnsupportedLevelError(f"disk-full: {location.url} is not a directory")
         self._journal = journal
         places = location.node_directories if location.local_drives else (location.directory,)
         for place in places:

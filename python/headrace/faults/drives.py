@@ -114,7 +114,7 @@ class DriveFault(InjectedFault):
         of the drive within it. Raises UnsupportedLevelError."""
         if not location.emulated:
             raise UnsupportedLevelError(
-                f"{self.kind}: {location.directory or location.url} lies on no emulated drive"
+                f"{self.kind}: {location.directory or location.url} is on no emulated drive"
             )
         drive = getattr(self.options, "drive", None)
         affected: list[tuple[Any, int | None]] = []

@@ -77,7 +77,7 @@ class Throttle(InjectedFault):
     def inject(self, location: Location, journal: Journal) -> None:
         if not location.device_names:
             raise UnsupportedLevelError(
-                f"throttle: {location.directory or location.url} lies on no block device of "
+                f"throttle: {location.directory or location.url} is on no block device of "
                 "this machine"
             )
         if reason := throttling.why_not():

@@ -95,7 +95,7 @@ class Launcher(ABC):
     @classmethod
     def refuses_batch(cls, batch: BatchOptions | None) -> str | None:
         """Return why `[run.batch]` does not fit this launcher; None when it does."""
-        return None if batch is None else f'on = "{cls.kind}" is no batch system'
+        return None if batch is None else f'on = "{cls.kind}" is not a batch system'
 
     @classmethod
     def refuses_python(cls, python: str) -> str | None:

@@ -326,7 +326,7 @@ def _data(value: object) -> object:
 def _plain(name: str) -> str:
     """Return a name that comes from another machine, if it names a file of the folder itself."""
     if name in ("", ".", "..") or {"/", "\0"} & set(name):
-        raise HeadraceError(f"{name!r} is no name of a file")
+        raise HeadraceError(f"{name!r} is not a name of a file")
     return name
 
 

@@ -272,9 +272,9 @@ def number_of(value: object, what: str) -> float:
     try:
         number = float(value)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError):
-        raise MeterError(f"{what}: {value!r} is no number") from None
+        raise MeterError(f"{what}: {value!r} is not a number") from None
     if not math.isfinite(number):
-        raise MeterError(f"{what}: {value!r} is no finite number")
+        raise MeterError(f"{what}: {value!r} is not a finite number")
     return number
 
 

@@ -148,7 +148,7 @@ class Hwmon(Meter):
         path = chips.get(chip, Path("/nonexistent")) / file
         if not file.startswith(prefix) or not path.exists():
             kind = "current (curr*_input)" if prefix == "curr" else "voltage (in*_input)"
-            raise MeterError(f"{name} is no sensor of {kind} here")
+            raise MeterError(f"{name} is not a sensor of {kind} here")
         return path
 
 

@@ -70,7 +70,7 @@ class IpmiOptions(MeterOptions):
     @classmethod
     def _host(cls, value: str | None) -> str | None:
         if value is not None and not re.fullmatch(r"[^\s-]\S*", value):
-            raise ValueError(f'"{value}" is no name or address')
+            raise ValueError(f'"{value}" is not a name or address')
         return value
 
     @field_validator("sensors")
@@ -78,7 +78,7 @@ class IpmiOptions(MeterOptions):
     def _named(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
             if not re.fullmatch(r'[^"\\,\x00-\x1f]+', name):
-                raise ValueError(f'"{name}" is no name of a sensor')
+                raise ValueError(f'"{name}" is not a name of a sensor')
         if len(set(value)) != len(value):
             raise ValueError("duplicate sensor")
         return value
@@ -214,7 +214,7 @@ class Ipmi(Meter):
             energy, factor = factor_of(unit, self.options.power_factor)
         except ValueError as error:
             raise MeterError(
-                f"{self._where}: sensor {name} is no sensor of power: {error}",
+                f"{self._where}: sensor {name} is not a sensor of power: {error}",
                 hint=self._sensors_of_power(),
             ) from None
         if energy:

@@ -200,7 +200,7 @@ class _Rows:
             return None
         match = _WITH_UNIT.fullmatch(text)
         if match is None:
-            raise MeterError(f"{where}: {text!r} is no number")
+            raise MeterError(f"{where}: {text!r} is not a number")
         number, written = match.groups()
         if written is not None:
             _same_unit(written, unit, f"the value {text!r}", self.form.file)
@@ -210,7 +210,7 @@ class _Rows:
             value = float(number)
         except ValueError:
             hint = 'state decimal = ","' if "," in number else None
-            raise MeterError(f"{where}: {text!r} is no number", hint=hint) from None
+            raise MeterError(f"{where}: {text!r} is not a number", hint=hint) from None
         return value if math.isfinite(value) else None
 
     def _time_s(self, text: str, where: str) -> float:
@@ -239,7 +239,7 @@ class _Rows:
         except ValueError:
             given = "" if form.time_format is None else f" of the form {form.time_format}"
             raise MeterError(
-                f"{where}: {text!r} is no time{given}",
+                f"{where}: {text!r} is not a time{given}",
                 hint='state `time` (the column, or ["Date", "Time"]) and time_format, such as '
                 '"%d.%m.%Y %H:%M:%S"',
             ) from None

@@ -242,7 +242,7 @@ class Redfish(Meter):
             except ValueError as error:
                 raise MeterError(f"{where}: {error}") from None
             if energy:
-                raise MeterError(f"{where}: {unit} is no unit of power")
+                raise MeterError(f"{where}: {unit} is not a unit of power")
             channel = self.channel(name, "node", _INTERVAL_S, accuracy_of(sensor), resolution_w=1.0)
             found.append(_Source(channel, urls[wanted], ("Reading",), factor))
         return found
@@ -274,7 +274,7 @@ class Redfish(Meter):
             raise MeterError(f"{self.options.address} is not connected")
         resource = connection.get(url)
         if not isinstance(resource, dict):
-            raise MeterError(f"{self.options.address}{url} is no resource of Redfish")
+            raise MeterError(f"{self.options.address}{url} is not a resource of Redfish")
         return resource
 
     def _connect(self) -> None:

@@ -65,7 +65,7 @@ class Shelly(Meter):
         try:
             about = first.get("/shelly")
             if not isinstance(about, dict) or not ({"gen", "type"} & set(about)):
-                raise MeterError(f"{options.address} is no Shelly device")
+                raise MeterError(f"{options.address} is not a Shelly device")
             if "gen" not in about:
                 self._connection, self._path = HttpConnection(options), "/status"
                 return

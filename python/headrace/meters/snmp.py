@@ -57,7 +57,7 @@ class SnmpObject(Section):
     def _numbers(cls, value: str) -> str:
         if not re.fullmatch(r"\.?[0-2](\.\d+)+", value):
             raise ValueError(
-                f'"{value}" is no OID: numbers with dots between them, such as '
+                f'"{value}" is not an OID: numbers with dots between them, such as '
                 '"1.3.6.1.4.1.318.1.1.12.1.16.0"; names of a MIB are not known here'
             )
         return value

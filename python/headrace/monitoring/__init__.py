@@ -82,7 +82,7 @@ class _Monitor:
         except Exception as error:  # the run matters more
             if not self._failed:
                 self._failed = True
-                self._tell(f"monitoring: {describe(error)}; the run goes on without")
+                self._tell(f"monitoring: {describe(error)}; the run continues without it")
 
     def started(self, trials_total: int, trials_done: int) -> None:
         """The run starts."""

@@ -117,7 +117,7 @@ def _repeated(
             attempts.problem = f"{what}: {words}"
             if not attempts.told:
                 attempts.told = True
-                tell(f"{attempts.problem}; the run goes on and tries again")
+                tell(f"{attempts.problem}; the run continues and tries again")
 
     def run() -> None:
         attempt()

@@ -2,7 +2,7 @@
 
 Each kind is one module. A `Sampler` (`sampler.py`) on each kernel that runs jobs calls `sample` of
 every probe from one thread at one interval; the rows are in `series/KIND.parquet`. `finish` returns
-totals for the trial. The job ledger (`ledger.py`) is no sampled probe: each slot reads it before
+totals for the trial. The job ledger (`ledger.py`) is not a sampled probe: each slot reads it before
 and after a job.
 """
 

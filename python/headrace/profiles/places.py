@@ -20,7 +20,7 @@ def profile_to_write(out: Path | None, name: str, option: str = "--out") -> Path
 
     `out` is the path that the user gave: it may replace a recorded profile, nothing else. Without
     it, use the first free path of `NAME.toml`, `NAME-2.toml` … Raises StudyError for a suffix other
-    than `.toml`, UsageError for a stream, RefusedError for a file that is no recorded profile.
+    than `.toml`, UsageError for a stream, RefusedError for a file that is not a recorded profile.
     """
     if out is None:
         # A number and the ending of the steps have room beside this many bytes.
@@ -35,7 +35,7 @@ def profile_to_write(out: Path | None, name: str, option: str = "--out") -> Path
     path = profile_path(out, option)
     if path.exists() and not _is_recorded(path):
         raise RefusedError(
-            f"{path} is there and is no recorded profile: it is not overwritten",
+            f"{path} exists and is not a recorded profile: it is not overwritten",
             hint=f"give {option} another name",
         )
     return path

@@ -194,7 +194,7 @@ def _notes(read: Read, unseen: Unseen | None) -> list[str]:
         several = read.unfinished > 1
         notes.append(
             f"{read.unfinished} process{'es were' if several else ' was'} killed or ended unseen:"
-            " the profile is whole up to there"
+            " the profile is complete up to there"
         )
     if not np.isin(read.steps.op, (Op.READ, Op.WRITE, Op.MAPPED_READ)).any():
         notes.append(

@@ -35,7 +35,7 @@ _LONGEST_SHOWN = 120
 def whole_number(text: str, end: int = MOST_NUMBER) -> int:
     """Return the number in a field of a recording.
 
-    Raises ValueError if it is no number, negative, or not below `end`.
+    Raises ValueError if it is not a number, negative, or not below `end`.
     """
     try:
         number = int(text)
@@ -241,7 +241,7 @@ def profile_path(given: Path, option: str) -> Path:
     if given.name in ("", ".."):
         raise _bad_path(given, option, "is a folder, not a profile", "NAME.toml")
     if given.suffix not in ("", ".toml"):
-        problem = "a profile is a .toml file, and its steps lie beside it"
+        problem = "a profile is a .toml file, with a file of its steps next to it"
         raise _bad_path(given, option, problem, f"{given.stem}.toml")
     path = given.with_suffix(".toml")
     with path_errors(given, option):
@@ -455,7 +455,9 @@ def load_steps(
     try:
         if not path.is_file():
             raise _wrong(
-                path, "steps_file", "the steps of the profile are gone; they lie beside its table"
+                path,
+                "steps_file",
+                "the file with the profile's steps is missing; it belongs next to the .toml file",
             )
         read = pq.ParquetFile(path).read()
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:

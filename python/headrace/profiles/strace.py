@@ -585,7 +585,7 @@ class _Lines:
 
 def read_strace(path: Path, name: str) -> Recording:
     """Return the job of a trace. Raises StudyError that names the first line that does not fit, if
-    the file is no trace."""
+    the file is not a trace."""
     lines = _Lines()
     with path.open(errors="replace") as text:
         for number, line in enumerate(text, 1):

@@ -56,7 +56,7 @@ def check_new_file(file: Path, option: str) -> None:
     """Raise UsageError if a new file cannot be written, RefusedError if it is there already."""
     check_file_place(file, option)
     if file.exists():
-        raise RefusedError(f"{file} is there already", hint=f"name another file with {option}")
+        raise RefusedError(f"{file} already exists", hint=f"name another file with {option}")
 
 
 def _bad_name(folder: Path) -> str | None:
@@ -67,7 +67,7 @@ def _bad_name(folder: Path) -> str | None:
     if any(
         part == ".headrace" or part.startswith(".headrace-") for part in folder.absolute().parts
     ):
-        return f"{folder} lies in a folder that Headrace keeps data sets and scratch files in"
+        return f"{folder} is in a folder that Headrace keeps data sets and scratch files in"
     return None
 
 
@@ -83,9 +83,9 @@ def _bad_place(folder: Path) -> str | None:
             )
             return f"{nearest} {what}"
         if (kind := _file_system(nearest)) in _VIRTUAL:
-            return f"{folder} lies on a virtual file system ({kind}), which keeps no files"
+            return f"{folder} is on a virtual file system ({kind}), which keeps no files"
         if os.statvfs(nearest).f_flag & os.ST_RDONLY:
-            return f"{folder} lies on a file system that is mounted read-only"
+            return f"{folder} is on a file system that is mounted read-only"
         if not os.access(nearest, os.W_OK | os.X_OK):
             return f"no permission to write to {nearest}"
     except (OSError, RuntimeError) as error:

@@ -298,7 +298,9 @@ def _what_else(root: Path) -> str:
         return "is not there"
     if root.is_dir() and (root / "study.toml").exists() and _only_begun(root):
         return f"was begun and holds no records: run its study again with --results {as_word(root)}"
-    return "is no results folder (it has no results.json)" if root.is_dir() else "is no folder"
+    return (
+        "is not a results folder (it has no results.json)" if root.is_dir() else "is not a folder"
+    )
 
 
 def _where_else(root: Path) -> str:

@@ -104,8 +104,8 @@ def _none_seen(effects: list[FactorEffect]) -> str:
     known = [effect.detectable for effect in effects if effect.detectable is not None]
     if not known:
         return (
-            f"with one trial of each, no difference between levels of {names} can be told "
-            "from chance."
+            f"with one trial of each, no difference between levels of {names} can be "
+            "distinguished from chance."
         )
     said = detectable_text(max(known))
     return f"no difference seen between levels of {names}; {said}."
@@ -128,7 +128,7 @@ def _combined(combined: Combined, noun: str) -> _Statement:
     if combined.cost.low is None:
         text = (
             f"For {about}, with one trial of each, no difference between combinations can "
-            "be told from chance."
+            "be distinguished from chance."
         )
         return _Statement(text, False, True, 0.0)
     if not combined.seen:

@@ -91,9 +91,9 @@ def _lost(effect: FaultEffect) -> str:
     if effect.acknowledged_writes is not None:
         lost = effect.lost_writes or 0
         said.append(
-            f"{number(lost)} of {number(effect.acknowledged_writes)} writes made safe"
+            f"{number(lost)} of {number(effect.acknowledged_writes)} flushed writes"
             if lost
-            else f"none of {number(effect.acknowledged_writes)} writes made safe"
+            else f"none of {number(effect.acknowledged_writes)} flushed writes"
         )
     if effect.lost_bytes:
         said.append(f"{format_amount(effect.lost_bytes)} that were in the drive's cache")
@@ -127,8 +127,8 @@ def _sentence(effect: FaultEffect) -> str:
     if effect.lost_writes is not None:
         lost = effect.lost_writes
         said.append(
-            f"{lost} of {effect.acknowledged_writes} writes that had been made safe are gone"
+            f"{lost} of {effect.acknowledged_writes} writes that had been flushed are lost"
             if lost
-            else "nothing that had been made safe is gone"
+            else "no flushed write is lost"
         )
     return f"{on}: {', '.join(said)}."

@@ -33,10 +33,12 @@ def headline(gate: Gate) -> str:
     if worse:
         return f"Regression: {worse} of {cells} got worse by more than {limit}{open_ones}."
     if undecided == len(gate.cells):
-        return f"Undecided: in none of {cells} the trials can tell a change of {limit} from chance."
+        return (
+            f"Undecided: in none of {cells} can a change of {limit} be distinguished from chance."
+        )
     if gate.unusable or gate.without_value:
         seen = f"no cell is seen to be worse by more than {limit}{open_ones}"
-        return f"Undecided: {seen}, but not all is there."
+        return f"Undecided: {seen}, but some results are missing or unusable."
     if undecided:
         decided = len(gate.cells) - undecided
         return f"Undecided: no regression of more than {limit} in {decided} of {cells}{open_ones}."

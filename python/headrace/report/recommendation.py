@@ -179,7 +179,7 @@ def _doubts(findings: Findings, curve: Curve, mine: list[Curve]) -> list[str]:
     if "emulated" in words:
         found.append("The drive is a model: real jobs ran on an emulated drive.")
     if all(len(point.trials) == 1 for point in curve.points):
-        found.append("One trial of each: no difference can be told from chance.")
+        found.append("One trial of each: no difference can be distinguished from chance.")
     elif len(mine) > 1 and curve.alike:
         found.append(
             f"No difference is seen to {curve.alike} of {len(mine) - 1} other combinations: the "
@@ -223,7 +223,7 @@ def _interfered(findings: Findings) -> str:
     ]
     left = f"{plural(len(statuses), 'trial')} left out ({', '.join(parts)})" if parts else ""
     warned = sum(len(each.warned) for each in findings.interference)
-    other = f"other programs ran beside {plural(warned, 'trial')} that count" if warned else ""
+    other = f"other programs ran during {plural(warned, 'trial')} that count" if warned else ""
     said = "; ".join(filter(None, (left, other)))
     return _sentence(said) if said else "Nothing: no trial is left out, and none was disturbed."
 

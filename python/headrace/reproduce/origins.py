@@ -57,7 +57,7 @@ PROOF_SSD = {
     "analysis-raid-levels-at-10": _built_in("8 cores: the analysis needs the CPU on SSDs"),
     "analysis-hdd-raid-peaks-at-3": _chosen(f"{WINDOW}: holds with 20 and 40, not with 80 and 160"),
     "hdd-raid-no-help-beyond-4": _predicted("holds with windows of 20 to 160 events"),
-    "ssd-raid-10-to-20": _predicted("the analysis on SSDs with 8 workers is no calibrate row"),
+    "ssd-raid-10-to-20": _predicted("the analysis on SSDs with 8 workers is not a calibrate row"),
     "farm-sums": _built_in("nodes with data of their own share nothing in the model"),
 }
 WORKER_NODE_SSD = {

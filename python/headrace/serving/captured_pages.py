@@ -90,7 +90,7 @@ class CapturedPages:
         device = request.query_params.get("device") or None
         first = path if path.exists() else path.with_name(f"{path.name}{_SUFFIX}")
         if not first.exists():
-            raise UsageError(f"{path.name}: there is no such trace, or not any more")
+            raise UsageError(f"{path.name}: there is no such trace, or it no longer exists")
         text = self._kept.get(("trace", device, *_state(first)), lambda: _trace_page(path, device))
         return pages.report_page(text, [("/captured", "Jobs and traces")])
 
@@ -98,7 +98,7 @@ class CapturedPages:
         name = request.path_params["name"]
         file = inside(self._root, name)
         if file.suffix != ".toml" or not file.is_file():
-            raise UsageError(f"{name}: there is no such recorded job, or not any more")
+            raise UsageError(f"{name}: there is no such recorded job, or it no longer exists")
         return name, file
 
 

@@ -115,7 +115,7 @@ def inside(root: Path, name: str) -> Path:
     try:
         path = (top / name).resolve()
     except (OSError, ValueError, RuntimeError):  # a loop of links, a null character
-        raise UsageError(f"{name!r} is no name of a file") from None
+        raise UsageError(f"{name!r} is not a name of a file") from None
     if not path.is_relative_to(top):
         raise UsageError(f"{name} is not below {root}")
     return path

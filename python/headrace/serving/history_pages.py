@@ -52,7 +52,7 @@ class HistoryPages:
             raise UsageError(f"tolerance {tolerance}: allowed: {', '.join(TOLERANCES)}")
         if name and name not in studies:
             raise UsageError(
-                f"{name}: no study with this title has two results folders, or not any more"
+                f"{name}: no study with this title has two results folders, or it no longer exists"
             )
         part = "" if not name else self._part(studies, name, asked.get("metric", ""), tolerance)
         return pages.page(request, "history.html.j2", "History", part=part, root=self._root)

@@ -75,7 +75,9 @@ class Runs:
             raise UsageError(f"{command}: allowed: {', '.join(COMMANDS)}")
         file = inside(self._root, study)
         if not is_study(file):
-            raise UsageError(f"{study} is no study file below this folder, or not any more")
+            raise UsageError(
+                f"{study} is not a study file below this folder, or it no longer exists"
+            )
         with self._lock:
             name = self._new_name(file.stem)
             log = self._root / f"{name}.log"

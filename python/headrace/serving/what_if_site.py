@@ -107,7 +107,7 @@ def site_lines(site: str, root: Path, nodes: int, link: str, workload: str) -> l
         found = named_from_anywhere(*_site_and_base(kind, name, root))
         if not found:
             raise UsageError(
-                f"site {site}: there is no such site, or not any more",
+                f"site {site}: there is no such site, or it no longer exists",
                 hint="choose another on the what-if page",
             )
         node = {**_table(found, "node"), "count": nodes}

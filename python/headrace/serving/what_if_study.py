@@ -185,7 +185,7 @@ def _workload(question: Question, root: Path) -> tuple[str, Path, str]:
     if kind == "study":
         return _workload_of_results(name, root)
     raise UsageError(
-        f"job {question.job}: there is no such job, or not any more",
+        f"job {question.job}: there is no such job, or it no longer exists",
         hint="choose another on the what-if page",
     )
 

@@ -92,7 +92,7 @@ class FactorsReader:
             problem += f'; did you mean "{near}"?' if near else ""
             if name.startswith("run.batch."):
                 problem = (
-                    '"run.batch" is varied as a whole: its levels are tables of all its fields'
+                    '"run.batch" can only be varied as a whole: each level is a table of all fields'
                 )
             self.problems.add(path, problem, given=name, allowed=", ".join(known))
             return
@@ -103,7 +103,7 @@ class FactorsReader:
                     for a in addresses
                 )
             )
-            problem = "the name fits more than one field; name one of them whole"
+            problem = "the name fits more than one field; write the full name of one of them"
             self.problems.add(path, problem, given=name, allowed=both)
             return
         made: list[list[BaseModel]] = []
@@ -175,7 +175,7 @@ class FactorsReader:
         return accepted
 
     def check_together(self, exclude: list[dict[str, list[Any]]], *, only: bool) -> None:
-        """Add the levels that cannot be had together and that no `[[exclude]]` mentions.
+        """Add the levels that cannot be combined and that no `[[exclude]]` mentions.
 
         With an `[[only]]`, and where an `[[exclude]]` names further factors, the cells are checked
         one by one before a run.
@@ -187,7 +187,7 @@ class FactorsReader:
             beside = ", ".join(f"{name} = {shown(level)}" for name, level in each.beside.items())
             self.problems.add(
                 each.at,
-                f"cannot be had together with {beside}: {each.problem}",
+                f"cannot be combined with {beside}: {each.problem}",
                 given=each.level,
                 allowed="other levels; [[exclude]] leaves combinations out",
             )

@@ -16,18 +16,18 @@ keeps it for the next study.
 [target.storage]
 kind = "path"
 path = {path}
-# scheduler = "mq-deadline"     # set for the study and put back afterwards (root)
+# scheduler = "mq-deadline"     # set for the study and restored afterwards (root)
 # read_ahead = "128 KiB"
 
-# What runs in the slots: a Higgs to four leptons search over generated collision events, every \
-collection read.
+# What runs in the slots: a search for the Higgs boson in four leptons. It reads every \
+collection of generated collision events.
 # Other kinds: scan (one variable), skim (reads half the events, writes them), sequential and \
 random (fio), command (your own program).
 [workload.analysis]
 kind = "analysis"
 data = {{ shape = "bench", events = 200_000, files = {files}, format = "ttree", codec = "zlib" }}
 
-# What is varied. Any field of a target, a workload or the run may stand here with a list of levels.
+# What is varied: any field of a target, a workload or the run, with a list of its levels.
 [factors]
 slots = {slots}
 # codec = ["zlib", "zstd", "lz4"]

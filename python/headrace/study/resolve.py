@@ -116,7 +116,7 @@ def _not_together(study: Study, levels: Mapping[str, Any], refused: Refusal) -> 
         0,
         f"factors{f' ({field})' if field else ''}",
         cell,
-        f"these levels cannot be had together: {problem}",
+        f"these levels cannot be combined: {problem}",
         "exclude them with [[exclude]]",
     )
 

@@ -24,7 +24,7 @@ def cancel(system: str, job: str) -> str:
     `job`: its identity, or with Slurm and Grid Engine its name. A job that is gone is no error.
     """
     if not _ID.fullmatch(job):
-        raise HeadraceError(f"{job!r} is no batch job")
+        raise HeadraceError(f"{job!r} is not a batch job")
     words = [CANCEL[system], job]
     if system == "slurm" and job.startswith("headrace-"):
         words = [CANCEL[system], f"--name={job}"]

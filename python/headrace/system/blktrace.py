@@ -33,7 +33,7 @@ def lacking() -> tuple[str, str] | None:
         return "tracing block requests needs root", "run as root"
     if not known("debugfs"):
         return (
-            "this kernel has no debugfs, where blktrace's files lie",
+            "this kernel has no debugfs, which blktrace needs",
             "use a kernel with CONFIG_DEBUG_FS",
         )
     with contextlib.suppress(OSError):

@@ -210,7 +210,7 @@ def not_in_force(asked: Sequence[str], mount: Mount) -> str | None:
             and shown[key] != value
             and not _same_number(shown[key], value)
         ):
-            return f"asked for {option}, the mount shows {key}={shown[key]}"
+            return f"requested {option}, but the mount shows {key}={shown[key]}"
         if (
             not separator
             and (key.removeprefix("no") if key.startswith("no") else f"no{key}") in shown

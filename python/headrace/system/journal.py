@@ -241,7 +241,7 @@ class Journal:
         if failed:
             texts = "; ".join(text for _, text in reversed(failed))
             raise HeadraceError(
-                f"could not put back: {texts}", hint="try again with `headrace undo`"
+                f"could not restore: {texts}", hint="try again with `headrace undo`"
             )
 
     @contextmanager
@@ -257,7 +257,7 @@ class Journal:
             result = self.undo(entry)
         if not result.done:
             raise HeadraceError(
-                f"could not put back: {result.text}", hint="try again with `headrace undo`"
+                f"could not restore: {result.text}", hint="try again with `headrace undo`"
             )
 
     @property
@@ -323,7 +323,7 @@ class Journal:
         failed = [result.text for result in self.close() if not result.done]
         if failed and error is None:
             raise HeadraceError(
-                "could not put back: " + "; ".join(failed), hint="try again with `headrace undo`"
+                "could not restore: " + "; ".join(failed), hint="try again with `headrace undo`"
             )
 
 
@@ -450,7 +450,9 @@ def undo(file: Path) -> list[UndoResult]:
             raise HeadraceError(f"another command is undoing {file} already") from error
         read = _read(file)
         if read is None:
-            raise HeadraceError(f"{file} is no undo journal that this version of Headrace reads")
+            raise HeadraceError(
+                f"{file} is not an undo journal that this version of Headrace reads"
+            )
         header, entries = read
         same_boot = header["boot"] == boot_id()
         if same_boot and start_ticks(header["pid"]) == header["start_ticks"]:

@@ -106,7 +106,7 @@ def mount_of(path: Path) -> Mount:
     for mount in read_mounts():
         if mount.id == number:
             return mount
-    raise HeadraceError(f"{path} lies on a mount that this process does not see")
+    raise HeadraceError(f"{path} is on a mount that this process does not see")
 
 
 def is_mounted(directory: Path, source: str) -> bool:

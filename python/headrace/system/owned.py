@@ -144,11 +144,11 @@ def make_file(journal: Journal, path: Path, size: int) -> JournalEntry:
             os.link(unfinished, path)
         except FileExistsError as error:
             journal.end(second)
-            raise RefusedError(f"{path} is there already") from error
+            raise RefusedError(f"{path} already exists") from error
         except OSError:  # a file system without hard links
             if path.exists():
                 journal.end(second)
-                raise RefusedError(f"{path} is there already") from None
+                raise RefusedError(f"{path} already exists") from None
             unfinished.rename(path)
     except OSError as error:
         journal.undo(first)

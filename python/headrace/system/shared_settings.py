@@ -165,7 +165,7 @@ def release(key: str, token: str, put_back: Callable[[Any], str]) -> str:
     with _locked():
         found = _load(_file(key))
         if found is None:
-            return "put back before"
+            return "restored before"
         left = [each for each in found.holders if each.token != token and each.alive]
         if left:
             _store(replace(found, holders=tuple(left)))

@@ -157,7 +157,7 @@ class _Managed:
             after = self._set(name, wanted)
         except (UnsupportedLevelError, OSError) as error:
             return AppliedSetting(name, self.read()[name], str(error))
-        reason = "" if after == wanted else f"asked for {wanted}, the kernel made {after} of it"
+        reason = "" if after == wanted else f"requested {wanted}, but the kernel made {after} of it"
         return AppliedSetting(name, after, reason)
 
     def _set(self, name: str, wanted: str | int) -> SettingValue:
@@ -178,7 +178,7 @@ class _Managed:
                     f"{storage.directory} is on {storage.network.kind}: its disks are the server's"
                 )
             raise UnsupportedLevelError(
-                f"{storage.directory} ({storage.mount.filesystem}) lies on no block device"
+                f"{storage.directory} ({storage.mount.filesystem}) is on no block device"
             )
         return common({disk: change(queue) for disk, queue in self.queues.items()})
 

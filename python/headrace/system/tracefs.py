@@ -143,7 +143,7 @@ def remove_instance(name: str, patience_s: float = 5.0) -> bool:
     Raises OSError when it stays, ValueError when its name is not ours.
     """
     if not name.startswith(PREFIX) or "/" in name:
-        raise ValueError(f"{name} is no instance of Headrace")
+        raise ValueError(f"{name} is not an instance of Headrace")
     with glimpse("tracefs") as root:
         return _remove(root / "instances" / name, patience_s)
 

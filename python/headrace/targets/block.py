@@ -231,10 +231,10 @@ class BlockTarget(LocalTarget):
             if not medium.exists():
                 return f"the device {medium} is missing", "name a block device: lsblk lists them"
             if not medium.is_block_device():
-                return f"{medium} is no block device", "name a block device, or a file by image"
+                return f"{medium} is not a block device", "name a block device, or a file by image"
         elif medium.exists():
             if not medium.is_file():
-                return f"{medium} is no regular file", "name a file by image"
+                return f"{medium} is not a regular file", "name a file by image"
             if options.size is not None and options.size != medium.stat().st_size:
                 given, there = format_bytes(options.size), format_bytes(medium.stat().st_size)
                 return (

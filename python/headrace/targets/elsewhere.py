@@ -1,7 +1,7 @@
 """Targets: the storage that a node on another machine has for itself, set up by the node's agent.
 
-This is no target kind: `local_drives.on_nodes` makes one for each node. Nothing here touches a file
-or device of this machine.
+This is not a target kind: `local_drives.on_nodes` makes one for each node. Nothing here touches a
+file or device of this machine.
 """
 
 from __future__ import annotations

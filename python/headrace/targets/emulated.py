@@ -100,7 +100,7 @@ class EmulatedMedium:
         room, needs = limits().data_bytes, sum(self.data_limits())
         if needs > room:
             what = (
-                f"an emulated drive that holds {format_bytes(needs)} lies in memory, and only "
+                f"an emulated drive that holds {format_bytes(needs)} is kept in memory, and only "
                 f"{format_bytes(room)} can be taken"
             )
             remedy = (

@@ -1,7 +1,7 @@
 """Targets: a local storage on several nodes: each node has its own file system on its own drive.
 
-This is no target kind: the code that builds nodes calls `on_nodes`. A setting has one value for all
-nodes and counts as applied if every node applied it.
+This is not a target kind: the code that builds nodes calls `on_nodes`. A setting has one value for
+all nodes and counts as applied if every node applied it.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ class PathTarget(LocalTarget):
                     f"mkdir -p {as_word(directory)}, or create = true",
                 )
             if not nearest.is_dir():
-                return lacks(f"{nearest} is no directory", "name a directory by path")
+                return lacks(f"{nearest} is not a directory", "name a directory by path")
             if os.statvfs(nearest).f_flag & os.ST_RDONLY:
                 return lacks(
                     f"{nearest} is mounted read-only", "mount it so that it can be written to"

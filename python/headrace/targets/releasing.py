@@ -20,5 +20,5 @@ def release_all(name: str, steps: Iterable[Callable[[], object]]) -> None:
             left.append(f"{type(error).__name__}: {error}")
     if left:
         raise HeadraceError(
-            f"target {name} could not be put back: {'; '.join(left)}", hint="headrace undo"
+            f"target {name} could not be restored: {'; '.join(left)}", hint="headrace undo"
         )

@@ -217,7 +217,7 @@ class ServedTarget(ServiceTarget):
         self.servers.clear()
         if failures:
             raise HeadraceError(
-                f"target {self.name} could not be put back: {'; '.join(failures)}",
+                f"target {self.name} could not be restored: {'; '.join(failures)}",
                 hint="headrace undo",
             )
 

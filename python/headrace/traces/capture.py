@@ -69,7 +69,9 @@ def traced_device(given: str) -> TracedDevice:
         else None
     )
     if name is None:
-        raise HeadraceError(f"{path} is no block device", hint="name one such as /dev/sda or sda")
+        raise HeadraceError(
+            f"{path} is not a block device", hint="name one such as /dev/sda or sda"
+        )
     disk = parent_disk(name)
     parts = [
         entry for entry in (_CLASS / (disk or name)).iterdir() if (entry / "partition").exists()

@@ -50,7 +50,7 @@ def convert(
                     0,
                     "format",
                     str(kind or out.suffix),
-                    "is no format to write",
+                    "is not a format to write",
                     ", ".join(writers),
                 )
             ]

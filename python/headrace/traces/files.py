@@ -95,7 +95,10 @@ def _capture(path: Path, device: str | None) -> TraceFile:
             )
         allowed = f"one of {', '.join(str(path / name) for name in names)}" if names else ""
         raise _fault(
-            path, "file", f"holds no {TRACE_FILE}, it is no trace that Headrace captured", allowed
+            path,
+            "file",
+            f"holds no {TRACE_FILE}, it is not a trace that Headrace captured",
+            allowed,
         )
     described = _read_description(file)
     captured = [str(name) for name in described["devices"]]

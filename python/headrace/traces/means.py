@@ -111,7 +111,12 @@ def lacking(by: str | None = None) -> tuple[str, str] | None:
         raise StudyError(
             [
                 FileProblem(
-                    Path("command line"), 0, "--with", by, "is no way to capture", ", ".join(MEANS)
+                    Path("command line"),
+                    0,
+                    "--with",
+                    by,
+                    "is not a way to capture",
+                    ", ".join(MEANS),
                 )
             ]
         )

@@ -31,7 +31,7 @@ def draw(all_statistics: list[Statistics], out: Path, labels: list[str] | None =
                     0,
                     "--out",
                     out.suffix or out.name,
-                    "is no kind of picture",
+                    "is not a kind of picture",
                     ", ".join(f".{each}" for each in KINDS),
                 )
             ]

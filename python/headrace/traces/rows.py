@@ -50,7 +50,7 @@ class RequestRows:
 
 def read_rows(trace: TraceFile) -> Generator[RequestRows]:
     """Yield the requests in batches of some ten thousand; the last batch may be empty. Raises
-    StudyError if it is no trace."""
+    StudyError if it is not a trace."""
     with readable():
         source = _core.TraceRows(trace.files, trace.device) if trace.files else None
     while source is not None:

@@ -55,12 +55,12 @@ class RandomOptions(WorkloadOptions):
     def _possible(self) -> RandomOptions:
         if self.file_size % self.block_size:
             raise ValueError(
-                f"file_size ({format_bytes(self.file_size)}) is no whole number of blocks of "
+                f"file_size ({format_bytes(self.file_size)}) is not a whole number of blocks of "
                 f"{format_bytes(self.block_size)}"
             )
         if self.amount is not None and self.amount % self.block_size:
             raise ValueError(
-                f"amount ({format_bytes(self.amount)}) is no whole number of blocks of "
+                f"amount ({format_bytes(self.amount)}) is not a whole number of blocks of "
                 f"{format_bytes(self.block_size)}"
             )
         if self.duration is None and self.amount is None:

@@ -71,7 +71,7 @@ class SequentialOptions(WorkloadOptions):
     def _whole_records(self) -> SequentialOptions:
         if self.file_size % self.record_size:
             raise ValueError(
-                f"file_size ({format_bytes(self.file_size)}) is no whole number of records of "
+                f"file_size ({format_bytes(self.file_size)}) is not a whole number of records of "
                 f"{format_bytes(self.record_size)}"
             )
         if self.direct and self.engine == "mmap":

@@ -7,8 +7,8 @@ import typer
 from headrace.cli.drive import completed, emulated, fitted, learnt, modelled, replayed, validated
 
 app = typer.Typer(
-    help="Drives by themselves: list, show, run, replay, validate, fit, complete, learn; "
-    "attach, attached, detach as block devices.",
+    help="Single drives of the catalog: list, show, run, replay, validate, fit, complete, learn. "
+    "Emulated drives as block devices: attach, attached, detach.",
     no_args_is_help=True,
 )
 for _part in (modelled, replayed, validated, fitted, completed, learnt, emulated):

@@ -17,12 +17,14 @@ def complete(
     drive: Annotated[Path, typer.Argument(help="a TOML file with the table of a disk")],
     controller: Annotated[
         Path,
-        typer.Argument(help="a TOML file with parameters of its controller by DiskSim's names"),
+        typer.Argument(help="a TOML file with parameters of its controller, under DiskSim's names"),
     ],
     output: Annotated[Path, typer.Option("--out", help="new file for the completed drive")],
 ) -> None:
-    """Complete the table of a disk with published parameters of its controller and cache: overheads
-    by kind of request, bus, read-ahead rules, water marks, skews by zone.
+    """Complete the table of a disk with published parameters of its controller and cache.
+
+    Such parameters are overheads by kind of request, bus, read-ahead rules, water marks, and skews
+    by zone.
     """
     from headrace.catalog import entry
     from headrace.document import anchored_path, read_document

@@ -98,45 +98,49 @@ def attach(
     size: Annotated[
         str | None,
         typer.Option(
-            help="bytes of the device, from the front of the drive: 4GiB; the whole drive when "
-            "not given"
+            help="size of the device, from the start of the drive, such as 4GiB (default: the "
+            "whole drive)"
         ),
     ] = None,
     raid: Annotated[
-        int | None, typer.Option(help="several such drives as one: level 0, 1, 5, 6, 10")
+        int | None,
+        typer.Option(help="combine several such drives to a RAID of level 0, 1, 5, 6 or 10"),
     ] = None,
     drives: Annotated[
         int | None,
-        typer.Option(help="how many drives the RAID has; as few as it can when not given"),
+        typer.Option(
+            help="number of drives in the RAID (default: the fewest that its level allows)"
+        ),
     ] = None,
     chunk: Annotated[
         str | None,
         typer.Option(
-            help="bytes on one drive of the RAID before the next takes over; 64KiB when not given"
+            help="chunk size of the RAID: consecutive bytes on one drive (default: 64KiB)"
         ),
     ] = None,
     memory: Annotated[
         str | None,
         typer.Option(
-            help="data that it may hold in memory; a write beyond fails. Its whole size when not "
-            "given"
+            help="memory that the data may use; a write beyond it fails (default: the whole size "
+            "of the device)"
         ),
     ] = None,
     scheduler: Annotated[
-        str | None, typer.Option(help="I/O scheduler; what Linux gives such a drive when not given")
+        str | None,
+        typer.Option(help="I/O scheduler (default: what Linux selects for such a drive)"),
     ] = None,
     queue_depth: Annotated[
         int | None,
-        typer.Option(min=4, max=128, help="requests at once; the drive's own when not given"),
+        typer.Option(min=4, max=128, help="requests in flight (default: that of the drive)"),
     ] = None,
-    read_ahead: Annotated[str | None, typer.Option(help="read-ahead: 128KiB")] = None,
+    read_ahead: Annotated[str | None, typer.Option(help="read-ahead, such as 128KiB")] = None,
     seed: Annotated[
-        int, typer.Option(help="where platters stand at the start, and chance in faults")
+        int, typer.Option(help="seed of the platters' first angle and of random faults")
     ] = 0,
     as_json: Json = False,
 ) -> None:
-    """Make a drive of the catalog a block device of this machine, until it is detached. What is on
-    it lies in memory.
+    """Attach a drive of the catalog to this machine as a block device, until it is detached. Its
+    data are kept in memory.
     """
     from headrace.system.emulator import cannot_emulate, limits
     from headrace.system.emulator.lasting import attach_lasting
@@ -187,7 +191,7 @@ def attach(
 
 @app.command("attached")
 def attached(as_json: Json = False) -> None:
-    """List the emulated drives of this machine, and how late they were."""
+    """List the emulated drives of this machine, with their completion delay."""
     from headrace.report.text_table import TextTable
     from headrace.system.emulator import running
 
@@ -240,10 +244,10 @@ def attached(as_json: Json = False) -> None:
 def detach(
     device: Annotated[Path | None, typer.Argument(help="such as /dev/loop3")] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="every one that `drive attach` made")
+        bool, typer.Option("--all", help="all devices that `drive attach` made")
     ] = False,
 ) -> None:
-    """Take an emulated drive away, with what lies on it. One that is in use stays."""
+    """Remove an emulated drive and the data on it. Refuses a drive that is in use."""
     from headrace.system.emulator import running
     from headrace.system.emulator.lasting import belongs_to_run, detach_lasting
 

@@ -40,19 +40,19 @@ def fit(
     results: Annotated[
         list[Path],
         typer.Argument(
-            help="of the real drive: results of fio --output-format=json, and traces with "
-            "completions (any that `headrace trace` reads, or CSV with response_ns)"
+            help="measurements of the real drive: results of fio --output-format=json, and traces "
+            "with completions (any that `headrace trace` reads, or CSV with response_ns)"
         ),
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--out", help="new file for the fitted drive; NAME-fitted.toml if not given"),
+        typer.Option("--out", help="new file for the fitted drive (default: NAME-fitted.toml)"),
     ] = None,
     runtime: Annotated[
         str | None,
         typer.Option(
-            help="virtual time each load is run for; if not given, of a disk as long as fio "
-            "measured (60 s at most), of an SSD 4 s"
+            help="virtual time of each load (default: for a disk as long as fio measured, 60 s at "
+            "most; for an SSD 4 s)"
         ),
     ] = None,
     seed: Annotated[
@@ -69,19 +69,21 @@ def fit(
     chunk: Chunk = None,
     write_cache: Annotated[
         str | None,
-        typer.Option(help="of a disk while it was measured: on, off; as in its table if not given"),
+        typer.Option(
+            help="write cache of the disk while it was measured: on or off (default: its table's)"
+        ),
     ] = None,
     error_limit: Annotated[
         float,
-        typer.Option(min=0.0, help="root mean square error above which nothing is written"),
+        typer.Option(min=0.0, help="root mean square error above which no file is written"),
     ] = 0.25,
     force: Annotated[
-        bool, typer.Option("--force", help="write the drive however large the error is")
+        bool, typer.Option("--force", help="write the drive even if the error is above the limit")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Fit a drive's free parameters to fio results and traces; say what is left over, and what they
-    cannot determine.
+    """Fit a drive's free parameters to fio results and traces. Prints the residual errors, and the
+    parameters that the results cannot determine.
     """
     from headrace.catalog.write_cache import with_write_cache
     from headrace.drives import fit_drive, parse_fio_seconds
@@ -156,8 +158,8 @@ def _show_fit(drive: str, made: Fit, file: Path | None, as_json: bool) -> None:
 
 
 def _show_kept(kept: list[Kept]) -> None:
-    """Print the values that were not fitted: those of which no result tells anything, and those
-    that results depend on, which a data sheet must give."""
+    """Print the values that were not fitted: those that no result determines, and those that
+    results depend on but that a data sheet must give."""
     from headrace.drives.fitting import LEAST_EFFECT
     from headrace.drives.kept_values import FACTOR
     from headrace.report.text_table import WholeText
@@ -198,7 +200,7 @@ def _parameters(drive: str, made: Fit) -> TextTable:
 
 
 def _residuals(made: Fit) -> TextTable:
-    """Return what is left over of each result."""
+    """Return the residual error of each result."""
     from headrace.report.text_table import TextTable
 
     table = TextTable("job", "quantity")

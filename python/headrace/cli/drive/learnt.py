@@ -30,7 +30,7 @@ Device = Annotated[
     Path,
     typer.Argument(
         readable=False,  # `block_device` says who may not read it, and what to do
-        help="a block device, such as /dev/sdb; only read without --write-to",
+        help="a block device, such as /dev/sdb; without --write-to it is only read",
     ),
 ]
 
@@ -39,22 +39,24 @@ Device = Annotated[
 def learn(
     device: Device,
     output: Annotated[Path, typer.Option("--out", help="new file for the learnt drive")],
-    minutes: Annotated[float, typer.Option(help="time that requests may take; 10 at most")] = 5.0,
+    minutes: Annotated[
+        float, typer.Option(help="minutes that the requests may take, 10 at most")
+    ] = 5.0,
     write_to: Annotated[
         Path | None,
         typer.Option(
-            help="also write: the same device once more, which must be empty and unused; "
-            "its contents are lost"
+            help="also measure writes: name the same device again; it must be empty and unused, "
+            "and its contents are lost"
         ),
     ] = None,
     kind: Annotated[
-        str | None, typer.Option(help="hdd or ssd; found from random reads when not given")
+        str | None, typer.Option(help="hdd or ssd (default: found from random reads)")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="seed of the places that are read")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Learn a drive from itself: read it past the page cache, and write a drive file with what
-    follows from the times. Nothing is written to the device unless --write-to names it again.
+    """Measure a drive of this machine, and write a drive file with the model that follows. Reads
+    bypass the page cache. Nothing is written to the device unless --write-to names it again.
     """
     from contextlib import ExitStack
 
@@ -165,7 +167,7 @@ def _values(values: list[LearntValue]) -> TextTable:
 def _checks(checks: list[LoadCheck]) -> TextTable:
     from headrace.report.text_table import TextTable
 
-    table = TextTable("load", title="The learnt drive's model beside the drive")
+    table = TextTable("load", title="The learnt drive's model compared with the drive")
     for heading in ("IOPS", "model", "p50 ms", "model", "p99 ms", "model"):
         table.add_column(heading, justify="right")
     for each in checks:

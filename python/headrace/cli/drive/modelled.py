@@ -119,42 +119,46 @@ def _source_of(path: tuple[str, ...], source: dict[str, str]) -> str:
 def run(
     drive: Drive,
     rw: Annotated[str, typer.Option(help="read, write, randread, randwrite, rw, randrw")] = "read",
-    bs: Annotated[str, typer.Option(help="bytes a request: 4k, 64k, 1m")] = "4k",
+    bs: Annotated[str, typer.Option(help="bytes per request: 4k, 64k, 1m")] = "4k",
     iodepth: Annotated[
         str,
         typer.Option(
-            help="requests in flight, each job; 1,4,32: one run after the other on the same drive"
+            help="requests in flight per job; a list such as 1,4,32: one run for each, on one drive"
         ),
     ] = "1",
-    numjobs: Annotated[int, typer.Option(help="jobs at once")] = 1,
+    numjobs: Annotated[int, typer.Option(help="number of jobs that run at once")] = 1,
     runtime: Annotated[str, typer.Option(help="virtual time: 60, 90s, 2m")] = "60",
-    ramp_time: Annotated[str, typer.Option(help="time before the measured one")] = "0",
-    offset: Annotated[str, typer.Option(help="where the region begins")] = "0",
-    offset_increment: Annotated[str, typer.Option(help="between the regions of jobs")] = "0",
+    ramp_time: Annotated[
+        str, typer.Option(help="virtual time to run before measuring begins")
+    ] = "0",
+    offset: Annotated[str, typer.Option(help="start of the region that is used")] = "0",
+    offset_increment: Annotated[
+        str, typer.Option(help="distance between the regions of two jobs")
+    ] = "0",
     size: Annotated[
-        str | None, typer.Option(help="bytes of the region; the rest of the drive when not given")
+        str | None, typer.Option(help="bytes of the region (default: the rest of the drive)")
     ] = None,
     rwmixread: Annotated[
-        int | None, typer.Option(help="percent reads of a mixed load; 50 when not given")
+        int | None, typer.Option(help="percentage of reads in a mixed load (default: 50)")
     ] = None,
-    fsync: Annotated[
-        int, typer.Option(help="a flush after this many writes of a job; 0: never")
-    ] = 0,
+    fsync: Annotated[int, typer.Option(help="flush after this many writes of a job; 0: never")] = 0,
     number_ios: Annotated[
         int | None, typer.Option(help="end after this many requests; 0: no limit")
     ] = None,
     randseed: Annotated[int, typer.Option(help="seed of random offsets")] = 0,
     empty: Annotated[
         bool,
-        typer.Option("--empty", help="what is read holds no data but what the drive's table says"),
+        typer.Option(
+            "--empty", help="read from an empty drive: only what its table says holds data"
+        ),
     ] = False,
     buffered: Annotated[
         bool,
-        typer.Option("--buffered", help="writes as the page cache writes back, not O_DIRECT"),
+        typer.Option("--buffered", help="write as the page cache writes back, not with O_DIRECT"),
     ] = False,
     scheduler: Annotated[
         str | None,
-        typer.Option(help="of the kernel, before the drive: mq-deadline, bfq …"),
+        typer.Option(help="I/O scheduler of the kernel: mq-deadline, bfq …"),
     ] = None,
     raid: Raid = None,
     drives: Drives = None,
@@ -163,9 +167,7 @@ def run(
     no_battery: NoBattery = False,
     as_json: Json = False,
 ) -> None:
-    """Run a drive, or a RAID of such drives, under a load in virtual time, with fio's words and
-    meanings.
-    """
+    """Simulate a load on a drive, or on a RAID of such drives. Options are those of fio."""
     from headrace.drives import Load, parse_fio_bytes, parse_fio_seconds, run_series
 
     _check_words(rw, rwmixread, scheduler)
@@ -221,7 +223,9 @@ def _numbers(text: str) -> list[int]:
     """Parse `1,4,32`. Raises ValueError."""
     words = [word.strip() for word in text.split(",")]
     if not all(re.fullmatch("-?[0-9]{1,18}", word) for word in words):
-        raise ValueError(f'"{text[:40]}" is no whole number, nor several: 32, or 1,4,32')
+        raise ValueError(
+            f'"{text[:40]}" is neither a whole number nor a list of them; examples: 32, or 1,4,32'
+        )
     return [int(word) for word in words]
 
 

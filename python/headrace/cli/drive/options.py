@@ -26,14 +26,15 @@ Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Raid = Annotated[
     int | None, typer.Option(help="level of a RAID of several such drives: 0, 1, 5, 6, 10")
 ]
-Drives = Annotated[int | None, typer.Option(help="drives of the RAID")]
-Chunk = Annotated[str | None, typer.Option(help="chunk of the RAID; 64k if not given")]
+Drives = Annotated[int | None, typer.Option(help="number of drives in the RAID")]
+Chunk = Annotated[str | None, typer.Option(help="chunk size of the RAID (default: 64k)")]
 Controller = Annotated[
     str | None,
-    typer.Option(help="a RAID controller of the catalog, or a TOML file, in place of Linux md"),
+    typer.Option(help="a RAID controller of the catalog, or a TOML file (default: Linux md)"),
 ]
 NoBattery = Annotated[
-    bool, typer.Option("--no-battery", help="the controller's cache writes through")
+    bool,
+    typer.Option("--no-battery", help="the controller has no battery: its cache writes through"),
 ]
 
 

@@ -41,12 +41,12 @@ def replay(
         bool,
         typer.Option(
             "--closed/--open",
-            help="closed: each request when the one before is done; open: at its time",
+            help="closed: start a request when the one before is done; open: at its recorded time",
         ),
     ] = False,
     iodepth: Annotated[
         int | None,
-        typer.Option(min=1, max=MOST_IODEPTH, help="closed: requests in flight; 1 when not given"),
+        typer.Option(min=1, max=MOST_IODEPTH, help="closed: requests in flight (default: 1)"),
     ] = None,
     seed: Annotated[
         int,
@@ -57,7 +57,7 @@ def replay(
     chunk: Chunk = None,
     as_json: Json = False,
 ) -> None:
-    """Give a drive the requests of a trace; write the response time of every one."""
+    """Send the requests of a trace to a simulated drive, and write each response time."""
     from headrace.drives import read_trace, replay_trace
 
     check_output(output, "--out")

@@ -40,11 +40,12 @@ def validate(
     angles: Annotated[
         int | None,
         typer.Option(
-            min=1, help="replays, each from another angle of the platter; 5 when not given"
+            min=1, help="number of replays, each from another angle of the platter (default: 5)"
         ),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", help="both distributions as .png, .svg or .pdf")
+        Path | None,
+        typer.Option("--plot", help="draw both distributions into this file: .png, .svg or .pdf"),
     ] = None,
     raid: Raid = None,
     drives: Drives = None,
@@ -89,8 +90,8 @@ def _ms(time_ns: float) -> str:
 
 
 def _show(found: Validation) -> None:
-    """Print the demerit, quantiles of both distributions, and the kinds of request that err
-    most."""
+    """Print the demerit, quantiles of both distributions, and the kinds of request with the
+    largest errors."""
     from rich.markup import escape
 
     from headrace.report.text_table import TextTable, WholeText

@@ -17,12 +17,12 @@ LEAST_BYTES = 64 << 20
 def block_device(path: Path, *, seed: int = 0, writable: bool = False) -> LearntDevice:
     """Open a block device for requests past the page cache.
 
-    `writable`: for writes, too, which nothing else may use or have data on. Raises MissingError
-    without the right to read it, StudyError if it is no block device, RefusedError if it must not
-    be written.
+    `writable`: open it for writes, too; nothing else may use it, and it must hold no data. Raises
+    MissingError without the right to read it, StudyError if it is not a block device, RefusedError
+    if it must not be written.
     """
     if not path.exists() or not path.is_block_device():
-        what = "not found" if not path.exists() else "is no block device"
+        what = "not found" if not path.exists() else "is not a block device"
         raise _refused(path, what, "a block device, such as /dev/sdb")
     given, path = path, path.resolve()  # what is checked is opened, even if a link changes
     if writable:

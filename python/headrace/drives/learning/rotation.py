@@ -105,7 +105,7 @@ def learn_rotation(device: LearntDevice, *, reads: int) -> Rotation:
     slope, turn_s = np.polyfit(STEPS, steps_s, 1)
     if not TURN_S[0] < turn_s < TURN_S[1] or slope > 0:
         raise NotLearntError(
-            f"reads in descending order end {turn_s * 1e3:.3f} ms apart, which is no revolution",
+            f"reads in descending order end {turn_s * 1e3:.3f} ms apart, which is not a revolution",
             hint="an SSD (--kind ssd), an array, or a disk whose cache hides its medium",
         )
     return Rotation(float(turn_s), 2.5 * max(errors_s))

@@ -60,7 +60,7 @@ def problems_of(
         if name is not None and name not in study.targets:
             problems.append(
                 Problem(
-                    f'source = "{name}" is no target, so that jobs cannot read from it',
+                    f'source = "{name}" is not a target, so that jobs cannot read from it',
                     f"workload {trial.workload}",
                     f'describe the storage as [target.{name}] (kind = "path", "nfs", "xrootd", '
                     f"…); a [site.server] alone is simulated",

@@ -105,7 +105,7 @@ def cold(
         found.append(
             reason(
                 "cache-not-cold",
-                f"the device moved {moved} where jobs asked for {asked} of its files, each "
+                f"the device moved {moved} where jobs requested {asked} of its files, each "
                 f"counted once",
             )
         )
@@ -131,7 +131,7 @@ def cold_servers(run: RunOptions, jobs: Sequence[JobEnd], bytes_read: int | None
     if run.cache != "cold" or bytes_read is None or bytes_read >= COLD_SHARE * unique:
         return []
     moved, asked = format_amount(bytes_read), format_amount(unique)
-    text = f"the servers' disks read {moved} where jobs asked for {asked}, each counted once"
+    text = f"the servers' disks read {moved} where jobs requested {asked}, each counted once"
     return [reason("cache-not-cold", text)]
 
 
@@ -180,7 +180,7 @@ def over_network(
     return [
         reason(
             "not-over-the-network",
-            f"the nodes received {got} where jobs asked for {asked}, each counted once",
+            f"the nodes received {got} where jobs requested {asked}, each counted once",
         )
     ]
 

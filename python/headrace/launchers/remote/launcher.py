@@ -414,7 +414,7 @@ def _put(node: NodeConnection, spec: JobSpec, leftovers: Leftovers) -> bool:
     """
     kept = {_name_of(name, spec.input.scratch.name): name for name in leftovers.kept}
     if any(not _is_plain(each) for pair in kept.items() for each in pair):
-        node.lose("it sent a file whose name is no plain file name")
+        node.lose("it sent a file whose name is not a plain file name")
         return False
     if leftovers.log:
         spec.log.write_bytes(leftovers.log)

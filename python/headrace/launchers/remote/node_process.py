@@ -274,7 +274,7 @@ class NodeService:
         else:
             declared, owner = getattr(NodeService, name), self
         if name.startswith("_"):
-            raise ValueError(f"{name} is no method of a node")
+            raise ValueError(f"{name} is not a method of a node")
         return getattr(owner, name)(*decode(arguments, types_of(declared)[0]))
 
     def _send(self, message: FromNode) -> None:

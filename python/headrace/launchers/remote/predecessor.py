@@ -31,7 +31,7 @@ def end_predecessor(before: Hello) -> None:
     left = [result.text for result in undo(Path(before.journal)) if not result.done]
     if left:
         raise HeadraceError(
-            f"what was left there could not be put back: {'; '.join(left)}",
+            f"what was left there could not be restored: {'; '.join(left)}",
             hint="headrace undo on that node",
         )
 

@@ -54,7 +54,9 @@ def parse_hosts(text: str) -> tuple[SshHost, ...]:
 def _parse_host(word: str) -> SshHost:
     found = _HOST.fullmatch(word)
     if found is None:
-        raise ValueError(f'"{word}" is no host; allowed: HOST, USER@HOST, HOST:PORT, [IPV6]:PORT')
+        raise ValueError(
+            f'"{word}" is not a host; allowed: HOST, USER@HOST, HOST:PORT, [IPV6]:PORT'
+        )
     port = None if found["port"] is None else int(found["port"])
     if port is not None and not 1 <= port <= 65535:
         raise ValueError(f'"{word}": ports are 1 to 65535')

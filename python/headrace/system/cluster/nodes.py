@@ -124,7 +124,7 @@ class Node:
             call_inside(self.namespace, bind)
         except OSError as error:
             raise HeadraceError(
-                f"{needed_by}: port {port} of {self.name} ({self.address}) cannot be had: "
+                f"{needed_by}: port {port} of {self.name} ({self.address}) cannot be used: "
                 f"{error.strerror}",
                 hint="name another port, or end the program that listens there",
             ) from error

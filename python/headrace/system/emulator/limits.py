@@ -110,7 +110,7 @@ def data_limit(size_bytes: int, given: int | None) -> int:
             "" if given is None else f" that holds {format_bytes(given)}"
         )
         raise HeadraceError(
-            f"{what} lies in memory, and only {format_bytes(room)} can be taken",
+            f"{what} is kept in memory, and only {format_bytes(room)} can be taken",
             hint=(
                 "give a smaller size, or let it hold less than its size (--memory); headrace "
                 "simulate has no such limit"

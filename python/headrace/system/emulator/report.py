@@ -156,7 +156,7 @@ class Report:
         if self.requests and self.kernel_wake_ns.mean > allowed:
             return (
                 f"the kernel's worker came {self.kernel_wake_ns.mean / 1e3:.0f} us late on average "
-                f"({allowed / 1e3:.0f} us would do): the CPUs are taken"
+                f"({allowed / 1e3:.0f} us are allowed): the CPUs are taken"
             )
         return None
 

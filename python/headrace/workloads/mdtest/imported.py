@@ -105,10 +105,12 @@ def _read_folder(folder: Path) -> list[Imported]:
             raise _fault(file, f"cannot be read: {error.strerror}") from None
         except KeyError as error:
             raise _fault(
-                file, f'is no whole record of a trial: "{error.args[0]}" is missing'
+                file, f'is not a complete record of a trial: "{error.args[0]}" is missing'
             ) from None
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
-            raise _fault(file, "is no whole record of a trial: a field is not as written") from None
+            raise _fault(
+                file, "is not a complete record of a trial: a field is not as written"
+            ) from None
         cells.setdefault(key, (trial, []))[1].append(results)
     if not cells:
         raise _fault(folder, "holds no trial of a metadata workload")

@@ -249,7 +249,7 @@ def _documents(text: str) -> tuple[list[dict[str, Any]], bool]:
     if not documents:
         error = broken[0].error if broken else "there is none"
         line = getattr(error, "lineno", 0)
-        raise OutputError(f"is no JSON of IOR: {error}", line=line)
+        raise OutputError(f"is not JSON of IOR: {error}", line=line)
     return cast("list[dict[str, Any]]", documents), not any(each.alone for each in broken)
 
 
@@ -258,9 +258,9 @@ def _of_document(content: dict[str, Any]) -> list[Imported]:
         program = f"IOR {content['Version']}" if "Version" in content else "IOR"
         return _json_summary(content, program) or _json_iterations(content, program)
     except KeyError as error:
-        raise OutputError(f'is no JSON of IOR: "{error.args[0]}" is missing') from None
+        raise OutputError(f'is not JSON of IOR: "{error.args[0]}" is missing') from None
     except (TypeError, ValueError, AttributeError, OverflowError, RecursionError):
-        raise OutputError("is no JSON of IOR: a field has a value of the wrong type") from None
+        raise OutputError("is not JSON of IOR: a field has a value of the wrong type") from None
 
 
 def _json_summary(content: dict[str, Any], program: str) -> list[Imported]:

@@ -42,7 +42,7 @@ def events_in(log: Path, events: int | None, events_pattern: str | None) -> int:
     try:
         return int(number.replace(",", "").replace("_", ""))
     except ValueError as error:
-        raise HeadraceError(f"events_pattern found {number!r}, which is no number") from error
+        raise HeadraceError(f"events_pattern found {number!r}, which is not a number") from error
 
 
 def shorten(log: Path) -> None:
