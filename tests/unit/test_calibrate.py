@@ -169,7 +169,7 @@ def test_the_time_until_files_are_open_is_told_from_that_of_reads(tmp_path: Path
 
 
 def test_a_servers_cpu_time_is_told_from_the_latency_of_its_network(tmp_path: Path) -> None:
-    """One machine: what takes the jobs' cores slows more slots, and what only takes time does not."""
+    """On one machine only what takes the jobs' cores slows more slots."""
     one = REMOTE.replace("[site.node]", "[site]\none_machine = true\n[site.node]")
     _, plan = planned(tmp_path, one.replace('"scan", "search"', '"scan"'))
     request, latency = "target.nas.server_request", "target.nas.network_latency"

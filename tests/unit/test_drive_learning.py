@@ -190,7 +190,7 @@ def test_depths_tell_reordering_and_its_window(share: float, window: int | None)
 
 
 def test_shares_between_those_of_the_grid_are_told() -> None:
-    """With 0.2 the disk chooses among one command more at depth 12, with 0.15 one less at depth 24."""
+    """With 0.2 the disk chooses among one command more at depth 12, with 0.15 one less at 24."""
     table = changed_disk("cheetah-9lp", 1)
     loads = [ScriptLoad(UNIT, depth) for depth in (2, 4, 8, 16, 32)]
     truth = with_queue(table, 0.176, 1000.0)

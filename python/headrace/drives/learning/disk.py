@@ -30,8 +30,8 @@ from headrace.drives.learning.rotation import (
     Rotation,
     Skews,
     cleaned,
-    learn_rotation,
     learn_all_tracks,
+    learn_rotation,
     skews_of,
     zones_of,
 )
