@@ -127,6 +127,7 @@ class JobOutput:
     bytes_unique: int = 0
     """Bytes of `bytes_asked` requested for the first time: the least that a cold cache moves."""
     bytes_written: int = 0
+    """Bytes that the job passed to the storage to write (sum of its write sizes)."""
     read_calls: int = 0
     read_wait_s: float = 0.0
     """Wall time inside read calls, as far as the workload sees it (0 when it cannot)."""

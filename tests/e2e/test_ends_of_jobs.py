@@ -120,6 +120,10 @@ def test_a_killed_fork_server_costs_one_trial(workspace: Workspace) -> None:
     assert "fork server" in failed["cause"] and "killed by SIGKILL" in failed["cause"]
     assert not sleeper.is_running()
     assert not list(Path(workspace.place / "storage" / ".headrace").rglob("job-*"))
+    assert "resume results --retry-invalid" in " ".join(err.split())
+    again = workspace.run("resume", "results", "--retry-invalid", "--cache-dir", workspace.cache)
+    assert again.returncode in (0, 5), again.stdout + again.stderr
+    assert {trial["status"] for trial in workspace.trials()} == {"done"}
 
 
 PACKETS = """

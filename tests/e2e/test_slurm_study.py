@@ -91,6 +91,11 @@ def test_a_killed_command_leaves_nothing_after_undo(here: Workspace, slurm: Path
         assert wait_until(lambda: len(queue(here)) == 3, 120, 0.2)
         assert len(list((slurm / "shared").glob("*/*.sh"))) == 3, "scripts are not in /tmp"
         os.kill(command.pid, signal.SIGKILL)
+    configuration = here.environment.pop("SLURM_CONF")
+    undone = here.run("undo")
+    here.environment["SLURM_CONF"] = configuration
+    assert undone.returncode == 6
+    assert "scancel finds no slurm here" in " ".join(undone.stdout.split()), undone.stdout
     undone = here.run("undo")
     assert undone.returncode == 0, undone.stdout + undone.stderr
     assert undone.stdout.count("slurm job") == 3, undone.stdout

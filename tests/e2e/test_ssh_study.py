@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -96,6 +97,33 @@ def test_the_status_of_nodes_is_shown(on_hosts: Workspace) -> None:
     assert version("headrace") in table.stdout
     refused = on_hosts.run("cluster", "status", "--on", "local")
     assert refused.returncode == 2 and "ssh://HOST,HOST" in refused.stderr
+
+
+@pytest.mark.parametrize("free_bytes", [0, 200_000], ids=["full", "nearly full"])
+def test_a_node_with_little_temporary_space_is_named(
+    needs_root: None, on_hosts: Workspace, server: SshServer, free_bytes: int
+) -> None:
+    """Programs that follow TMPDIR fail in it, though Python passes over one that is full."""
+    full = on_hosts.place / "full"
+    full.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "headrace-test", full], check=True)
+    enter = server.enter_beta.read_text()
+    server.enter_beta.write_text(enter.replace("\neval", f"\nexport TMPDIR={full}\neval"))
+    try:
+        (full / "others").write_bytes(bytes((1 << 20) - free_bytes))
+        nodes = ("--on", "ssh://alpha,beta")
+        shown = on_hosts.run("cluster", "status", *nodes)
+        examined = on_hosts.run("cluster", "doctor", *nodes)
+        plain = on_hosts.run("cluster", "status", *nodes, "--json")
+    finally:
+        server.enter_beta.write_text(enter)
+        subprocess.run(["umount", full], check=True)
+    assert shown.returncode == 0, shown.stderr
+    for ended in (shown, examined):
+        said = "".join(ended.stdout.split())
+        assert f"freein{full}" in said and "node-1:" in said, ended.stdout
+    beta = json.loads(plain.stdout)[1]
+    assert beta["temporary"] == str(full) and beta["temporary_free_bytes"] <= free_bytes
 
 
 def test_the_status_of_the_other_nodes_is_shown_when_hosts_are_down(on_hosts: Workspace) -> None:

@@ -96,6 +96,22 @@ def test_bytes_that_the_program_and_its_children_read_are_counted(tmp_path: Path
     assert 0 < end - start < 20
 
 
+def test_bytes_that_the_program_and_its_children_write_are_those_of_write_calls(
+    tmp_path: Path,
+) -> None:
+    """Pages that are written twice before they reach the device are requested twice."""
+    write = (
+        "import os; f = os.open('made', os.O_WRONLY | os.O_CREAT)\n"
+        "for _ in range(4): os.pwrite(f, bytes(1 << 20), 0)"
+    )
+    nested = (
+        "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
+    )
+    output = run(command(PYTHON, "-c", nested, write), tmp_path)
+    # Beyond the data: signals between the two interpreters.
+    assert 4 << 20 <= output.bytes_written <= (4 << 20) + 65536
+
+
 @pytest.mark.parametrize(
     ("options", "events"),
     [

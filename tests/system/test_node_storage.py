@@ -22,6 +22,7 @@ from headrace.datasets.integrity import MANIFEST, checksum
 from headrace.errors import HeadraceError, UnsupportedLevelError
 from headrace.launchers import Agent, LauncherLostError, Launchers, NodesWanted
 from headrace.system import journal as journals
+from headrace.system.claims import Place, claimed
 from headrace.system.cluster import NodeSettings
 from headrace.system.journal import Journal
 from headrace.system.mounts import read_mounts
@@ -207,6 +208,18 @@ def test_what_a_killed_node_leaves_is_undone(tmp_path: Path, journal_place: Path
     assert all(result.done for result in results), results
     assert wait_until(lambda: not left_over(tmp_path), 60, 0.1)
     assert not (tmp_path / "disk.img").exists()
+
+
+def test_storage_that_another_run_uses_may_be_had_later(
+    tmp_path: Path, journal_place: Path
+) -> None:
+    """It is no level that the node lacks: the trial fails, and can be run again."""
+    image = Place(tmp_path / "disk.img", "the medium of target disk")
+    with node(tmp_path) as agent:
+        with claimed([image]), pytest.raises(LauncherLostError, match="in use by another headrace"):
+            agent.storage.prepare_target(block(tmp_path))
+        agent.storage.prepare_target(block(tmp_path))
+    assert not left_over(tmp_path)
 
 
 def test_a_node_whose_engine_is_gone_tears_its_storage_down(

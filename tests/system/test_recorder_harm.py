@@ -175,6 +175,21 @@ def test_a_full_disk_ends_the_recording_and_not_the_program(
     assert found.recording.unseen.written_bytes == 10 * (30_000 - writes)
 
 
+@pytest.mark.parametrize(("program_ends", "ends"), [(0, 6), (3, 3)])
+@pytest.mark.parametrize("command", ["record", "why"])
+def test_a_recording_that_a_full_disk_cut_is_no_success(
+    small_disk: Path, tmp_path: Path, command: str, program_ends: int, ends: int
+) -> None:
+    workspace = Workspace(tmp_path, tmp_path / "cache", {"TMPDIR": str(tmp_path)})
+    kept = ["--out", small_disk / "job.toml"] if command == "record" else ["--keep", small_disk]
+    code = f"{WRITES}\nsys.exit({program_ends})"
+    ended = workspace.run(command, *kept, "--", sys.executable, "-c", code, tmp_path / "written")
+    assert "place of the recording was full" in " ".join(ended.stderr.split()).lower()
+    assert ended.returncode == ends, ended.stderr
+    (profile,) = small_disk.glob("*.toml")
+    assert any("was full" in note for note in load(str(profile)).notes)
+
+
 def fill(disk: Path, free_bytes: int = 0) -> None:
     room = os.statvfs(disk)
     (disk / "others").write_bytes(bytes(room.f_bavail * room.f_frsize - free_bytes))

@@ -1,11 +1,13 @@
-"""A hard NFS mount whose server says nothing.
+"""A hard NFS mount whose server says nothing, or is killed.
 
-A study that is stopped by a signal ends all the same, in bounded time, and leaves nothing.
+A study that is stopped by a signal ends all the same, in bounded time, and leaves nothing. One
+whose server is killed goes on with another.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -60,44 +62,58 @@ def test_release_does_not_wait_for_a_silent_server(context: TargetContext) -> No
     assert_gone(location, context)
 
 
-def test_a_signal_stops_a_study_whose_server_is_silent(tmp_path: Path) -> None:
-    (tmp_path / "study.toml").write_text(STUDY)
-    journals = tmp_path / "journal"
+def started(place: Path, study: str) -> subprocess.Popen[str]:
+    """Start a study, and return when its jobs are at work."""
+    (place / "study.toml").write_text(study)
+    program = "from headrace.cli import main; main()"
     run = subprocess.Popen(
-        [
-            sys.executable,
-            *(
-                "-c",
-                "from headrace.cli import main; main()",
-                "run",
-                "study.toml",
-                "--results",
-                "results",
-            ),
-        ],
-        cwd=tmp_path,
-        env={**os.environ, "HEADRACE_JOURNAL_DIR": str(journals), "TMPDIR": str(tmp_path)},
+        [sys.executable, "-c", program, "run", "study.toml", "--results", "results"],
+        cwd=place,
+        env={**os.environ, "HEADRACE_JOURNAL_DIR": str(place / "journal"), "TMPDIR": str(place)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-    servers: list[int] = []
+    deadline = time.monotonic() + 120
+    while not any("written.data" in line for line in processes_of(str(place))):
+        assert time.monotonic() < deadline
+        assert run.poll() is None, run.communicate()[0]
+        time.sleep(0.1)
+    time.sleep(1)
+    return run
+
+
+def servers_of(place: Path) -> list[int]:
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit()
+        and b"ganesha.nfsd" in command_line(entry)
+        and str(place).encode() in command_line(entry)
+    ]
+
+
+def nothing_left(place: Path) -> None:
+    assert processes_of(str(place)) == []
+    assert mounts_below(place) == []
+    assert list((place / "journal").iterdir()) == []
+
+
+def end(run: subprocess.Popen[str], place: Path) -> None:
+    """End a run that did not end by itself; its mount is left to the undo."""
+    if run.poll() is None:
+        run.kill()
+        run.wait()
+        for left in pending_journals(place / "journal"):
+            undo(left.file)
+
+
+def test_a_signal_stops_a_study_whose_server_is_silent(tmp_path: Path) -> None:
+    run = started(tmp_path, STUDY)
+    servers = servers_of(tmp_path)
     try:
-        deadline = time.monotonic() + 120
-        while not any("written.data" in line for line in processes_of(str(tmp_path))):
-            assert time.monotonic() < deadline
-            assert run.poll() is None, run.communicate()[0]
-            time.sleep(0.1)
-        time.sleep(1)
-        servers = [
-            int(entry.name)
-            for entry in Path("/proc").iterdir()
-            if entry.name.isdigit()
-            and b"ganesha.nfsd" in command_line(entry)
-            and str(tmp_path).encode() in command_line(entry)
-        ]
         assert servers
-        used = namespaces_of(journals)
+        used = namespaces_of(tmp_path / "journal")
         assert used
         for pid in servers:
             os.kill(pid, signal.SIGSTOP)
@@ -105,20 +121,39 @@ def test_a_signal_stops_a_study_whose_server_is_silent(tmp_path: Path) -> None:
         run.send_signal(signal.SIGINT)
         said, _ = run.communicate(timeout=60)
     finally:
-        # A run that did not end by itself leaves its mount to the undo, once its server answers.
         for pid in servers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
-        if run.poll() is None:
-            run.kill()
-            run.wait()
-            for left in pending_journals(journals):
-                undo(left.file)
+        end(run, tmp_path)
     assert "Traceback" not in said
     assert not used & namespaces()
-    assert processes_of(str(tmp_path)) == []
-    assert mounts_below(tmp_path) == []
-    assert list(journals.iterdir()) == []
+    nothing_left(tmp_path)
+
+
+def test_a_server_that_is_killed_costs_one_trial(tmp_path: Path) -> None:
+    """Its jobs wait in a hard mount, and the next trial has a server again."""
+    again = STUDY.replace('"2 GiB"', '"32 MiB"').replace(
+        "[run]", "[plan]\nrepeats = { min = 2 }\n[run]"
+    )
+    run = started(tmp_path, again)
+    try:
+        for pid in servers_of(tmp_path):
+            os.kill(pid, signal.SIGKILL)
+        said, _ = run.communicate(timeout=400)
+    finally:
+        end(run, tmp_path)
+    assert "Traceback" not in said
+    assert run.returncode == 5, said
+    trials = [
+        json.loads((folder / "trial.json").read_bytes())
+        for folder in sorted((tmp_path / "results" / "trials").iterdir())
+    ]
+    lost = {reason["code"]: reason["text"] for reason in trials[0]["validity"]["reasons"]}
+    assert "ended (killed by SIGKILL) while jobs ran" in lost.get("node-lost", ""), lost
+    assert trials[1]["status"] == "done"
+    assert "resume results --retry-invalid" in " ".join(said.split())
+    assert "ended" not in str(trials[1]["validity"]["reasons"])
+    nothing_left(tmp_path)
 
 
 def command_line(entry: Path) -> bytes:

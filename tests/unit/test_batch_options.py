@@ -172,7 +172,7 @@ def test_job_scripts_request_what_the_study_says() -> None:
     assert {"#$ -pe smp 4", "#$ -l fast"} <= set(sge)
     pbs = script("pbs", cores=4, memory="1 GiB")
     assert "#PBS -l select=1:ncpus=4:mem=1073741824b" in pbs
-    assert "#PBS -l place=excl" in script("pbs")
+    assert "#PBS -l place=exclhost" in script("pbs")
     condor = script("htcondor", cores=4, directives=["requirements = Memory > 1"])
     assert "MY.DaskWorkerCores = 4" in condor and "requirements = Memory > 1" in condor
     assert condor[-1] == "Queue" and not any(line.startswith("RequestMemory") for line in condor)
@@ -289,6 +289,55 @@ def test_htcondor_is_asked_once_for_all_jobs_and_for_the_reason_only_of_one(
     assert part.state("1.0").text == "no slot has 64 CPUs"
     commands(condor_q="#!/bin/sh\necho Failed to fetch ads >&2; exit 1\n")
     assert part.states(["1.0"])[0].over is False
+
+
+# What Grid Engine 8.1.9 says: a block per job that it knows, and names of others only when it knows
+# none.
+SGE_QSTAT = """#!/bin/sh
+echo "$*" >> "$0.calls"
+rule() { echo ==============================================================; }
+case ",$2," in *,[789],*) ;; *) echo "Following jobs do not exist: " >&2; exit 1 ;; esac
+case ",$2," in *,7,*) rule; cat << END
+job_number:                 7
+exec_file:                  job_scripts/7
+usage         1:            cpu=00:00:00, mem=0.00000 GB s, io=0.00000 GB
+scheduling info:            queue instance "closed@node1" dropped because it is disabled
+END
+esac
+case ",$2," in *,8,*) rule; cat << END
+job_number:                 8
+scheduling info:            queue instance "closed@node1" dropped because it is disabled
+                            cannot run in queue "main"
+END
+esac
+case ",$2," in *,9,*) rule; cat << END
+job_number:                 9
+error reason    1:          can't read the script
+END
+esac
+"""
+QACCT = """#!/bin/sh
+echo "failed       0"
+echo "exit_status  3"
+"""
+
+
+def test_grid_engine_is_asked_once_for_all_jobs(
+    tmp_path: Path, commands: Callable[..., None]
+) -> None:
+    commands(qstat=SGE_QSTAT, qacct=QACCT)
+    part = batch_system("sge")
+    found = part.states(["9", "8", "7"])
+    assert [state.over for state in found] == [True, False, False]
+    assert found[0].text.startswith("error reason 1: can't read")
+    assert found[1].text.endswith('cannot run in queue "main"') and found[2].text == "it runs"
+    calls = (tmp_path / "qstat.calls").read_text().splitlines()
+    assert calls == ["-j 9,8,7"]
+    gone, runs = part.states(["6", "7"])
+    assert (gone.over, gone.text, runs.text) == (True, "failed 0, exit_status 3", "it runs")
+    assert [state.over for state in part.states(["5", "6"])] == [True, True]
+    commands(qstat="#!/bin/sh\necho cannot connect to master >&2; exit 1\n")
+    assert [state.over for state in part.states(["7", "8"])] == [False, False]
 
 
 QSTAT = """#!/bin/sh

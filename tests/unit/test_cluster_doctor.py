@@ -216,7 +216,7 @@ def test_what_a_study_needs_of_its_nodes(tmp_path: Path) -> None:
     assert [(each.folder, each.target, each.create) for each in needs.own] == [
         ("/scratch", "own", True)
     ]
-    assert needs.capabilities == {"root", "delay accounting", "an empty page cache"}
+    assert needs.capabilities == {"root", "delay accounting", "right to empty the page cache"}
     file.write_text(STUDY.replace('on = "ssh://a,b,c"\npython = "/opt/python"\n', ""))
     loaded = load_study(file)
     assert cluster_needs(loaded.study, loaded.plan()) == []

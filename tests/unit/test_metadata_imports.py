@@ -183,6 +183,63 @@ def test_ior_as_text(version: str, summary: bool, tmp_path: Path) -> None:
     assert found.rates["read"].mean == 475798 * MIB
 
 
+def without_a_number(rate: float, text: str) -> str:
+    """Return an output in which a program printed `nan` in place of a rate, or its JSON NaN."""
+    shown = next(shown for shown in (f"{rate:.3f}", f"{rate:.2f}", str(rate)) if shown in text)
+    return text.replace(shown, "NaN" if text.startswith("{") else "nan")
+
+
+@pytest.mark.parametrize(
+    ("text", "phase", "others"),
+    [
+        (ior_output("3.3.0", {"write": [11.5, 30.5], "read": [7.0]}), "write", {"read"}),
+        (
+            ior_output("3.3.0", {"write": [11.5, 30.5], "read": [7.0]}, summary=False),
+            "write",
+            {"read"},
+        ),
+        (
+            "IOR-4.0.0: MPI\nMax Write: 11.50 MiB/sec\nMax Read: 7.00 MiB/sec\nFinished : now\n",
+            "write",
+            {"read"},
+        ),
+        (
+            "access,bw(MiB/s),numTasks,iter\nwrite,11.50,4,0\nwrite,30.5,4,1\nread,7.0,4,0\n",
+            "write",
+            {"read"},
+        ),
+        (
+            '{"tests": [{"Results": [[{"access": "write", "bwMiB": 11.50}],'
+            '[{"access": "write", "bwMiB": 30.5}, {"access": "read", "bwMiB": 7.0}]]}]}',
+            "write",
+            {"read"},
+        ),
+        (
+            mdtest_output("4.0.0", {"File stat": [11.5], "File read": [7.0]}, of="files"),
+            "file_stat",
+            {"file_read"},
+        ),
+    ],
+    ids=["summary", "rows", "maxima", "csv", "json", "mdtest"],
+)
+def test_an_iteration_without_a_number_leaves_its_phase_unknown_and_is_told(
+    tmp_path: Path, text: str, phase: str, others: set[str]
+) -> None:
+    file = written(tmp_path, without_a_number(11.5, text))
+    said = CliRunner().invoke(make_app(), ["metadata", str(file)])
+    assert said.exit_code == ExitCode.OK
+    assert f"no rate of {phase}: the output has nan" in " ".join(said.stderr.split())
+    (row,) = [line for line in said.stdout.splitlines() if "not known" in line]
+    assert TITLES.get(phase, phase.capitalize()) in row
+    (found,) = read_results(file)
+    assert (found.unknown, set(found.rates)) == ([phase], others)
+
+
+def test_an_output_of_nan_alone_says_which_phase_had_no_number(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=r"holds no rate: write: no numbers \(nan\)"):
+        read_one(tmp_path, without_a_number(11.5, ior_output("3.3.0", {"write": [11.5]})))
+
+
 def test_ior_that_is_cut_anywhere_gives_no_other_rate(tmp_path: Path) -> None:
     text = ior_output("3.3.0", {"read": [5342.25, 5342.25]})
     seen: set[bool] = set()

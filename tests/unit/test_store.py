@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import RefusedError, UsageError
+from headrace.errors import CannotRecordError, RefusedError, UsageError
 from headrace.plan import Plan
 from headrace.records.store import ResultsHeader, ResultStore, read_header
 from synthetic_records import failed_trial
@@ -51,6 +51,15 @@ def test_what_is_not_ours_is_not_overwritten(tmp_path: Path) -> None:
     make(tmp_path / "s").close()
     with pytest.raises(RefusedError, match="holds results already"):
         make(tmp_path / "s")
+
+
+def test_a_full_disk_before_the_first_record_is_no_run_to_resume(tmp_path: Path) -> None:
+    root = tmp_path / "r"
+    (root / "trials").mkdir(parents=True)
+    (root / "study.toml").symlink_to("/dev/full")
+    with pytest.raises(CannotRecordError, match="no trial was begun") as failed:
+        make(root)
+    assert failed.value.hint == "free some space, then: run the study again"
 
 
 def test_a_results_folder_of_another_version_is_refused(tmp_path: Path) -> None:

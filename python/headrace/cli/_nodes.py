@@ -54,6 +54,8 @@ def plain_status(node: SurveyedNode) -> dict[str, object]:
         "memory_bytes": machine.memory_bytes,
         "clock_offset_s": node.clock.offset_s,
         "clock_uncertainty_s": node.clock.uncertainty_s,
+        "temporary": facts.limits.temporary,
+        "temporary_free_bytes": facts.limits.temporary_free_bytes,
         "can": [each.what for each in facts.capabilities if each.there],
         "lacks": {each.what: each.remedy for each in facts.capabilities if not each.there},
     }

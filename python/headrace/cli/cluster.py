@@ -95,6 +95,8 @@ def status(
 
 def _print_lacking(found: Sequence[SurveyedNode], every: str) -> None:
     """Print what the nodes lack for a study, and what to do. `every`: a name for all of them."""
+    from headrace.launchers.remote.diagnosis import little_space
+
     lacking: dict[tuple[str, str, str], list[str]] = {}
     for node in found:
         for each in node.facts.capabilities:
@@ -105,6 +107,11 @@ def _print_lacking(found: Sequence[SurveyedNode], every: str) -> None:
         who = every if len(names) == len(found) else ", ".join(names)
         out.print(f"[yellow]{escape(f'{who}: no {what}')}[/yellow] ({escape(gives)})")
         out.print(f"    to have it: {escape(remedy)}")
+    for node in found:
+        for each in little_space(node):
+            said = escape(f"{node.name}: {each.what}")
+            out.print(f"[yellow]{said}[/yellow] ({escape(each.without)})")
+            out.print(f"    to have more: {escape(each.remedy)}")
 
 
 @app.command()

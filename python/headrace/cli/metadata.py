@@ -34,8 +34,8 @@ def metadata(
     """Print rates of metadata tests of Headrace, mdtest and IOR side by side, and their ratios to
     the first.
 
-    A phase that was not run is blank. If a file cannot be read, the command says so, shows the
-    others, and ends with exit code 2.
+    A phase that was not run is blank. A phase whose output has no number (nan) is "not known". If a
+    file cannot be read, the command says so, shows the others, and ends with exit code 2.
     """
     from headrace.workloads.mdtest.imported import read_results
     from headrace.workloads.mdtest.phases import TITLES
@@ -54,6 +54,14 @@ def metadata(
             style="yellow",
             markup=False,
         )
+    for file, each in found:
+        if each.unknown:
+            err.print(
+                f"{file}: {each.program}: no rate of {', '.join(each.unknown)}: the output has "
+                "nan or inf for at least one iteration",
+                style="yellow",
+                markup=False,
+            )
     if as_json:
         typer.echo(
             json.dumps([{"file": str(file), **asdict(each)} for file, each in found], indent=1)
@@ -72,7 +80,11 @@ def _show(results: Sequence[tuple[Path, Imported]], unit: str, titles: dict[str,
     heading = "Operations per second" if unit == "ops/s" else "Rates"
     heading += " until the last client is done, means"
     heading += "; × the first result" if len(results) > 1 else ""
-    phases = [phase for phase in titles if any(phase in each.rates for _, each in results)]
+    phases = [
+        phase
+        for phase in titles
+        if any(phase in (*each.rates, *each.unknown) for _, each in results)
+    ]
     names = _numbered(_short_names([file for file, _ in results]))
     at_once = max(1, (out.width - _COLUMN_WIDTH) // (_COLUMN_WIDTH + 3))
     for start in range(0, len(results), at_once):
@@ -119,7 +131,7 @@ def _cell(result: Imported, first: Imported, phase: str, unit: str) -> str:
 
     rate, beside = result.rates.get(phase), first.rates.get(phase)
     if rate is None:
-        return ""
+        return "not known" if phase in result.unknown else ""
     number = f"{rate.mean:,.0f}" if rate.mean >= 100 else f"{rate.mean:.3g}"
     text = number if unit == "ops/s" else format_bytes_per_s(rate.mean)
     if result is first or beside is None or not beside.mean:

@@ -32,8 +32,8 @@ def record(
     The command ends with the exit code of the program.
 
     Threads and child processes are included. The program must be dynamically linked and not
-    set-uid. If the profile cannot be written where it should be, it is kept in a temporary folder,
-    and exit code 6 replaces an exit code 0.
+    set-uid. If the profile cannot be written where it should be, it is kept in a temporary folder;
+    if its disk becomes full, it ends there. Exit code 6 then replaces an exit code 0.
     """
     from headrace.cli._output_files import check_folder_of
     from headrace.profiles.places import profile_to_write
@@ -65,6 +65,6 @@ def record(
         f"{format_seconds(recording.duration_ns * 1e-9)} -> {escape(str(kept))}\n"
         f"  headrace profile show {escape(as_word(kept))}"
     )
-    if problem is not None and code == 0:
+    if (problem is not None or recorded.full) and code == 0:
         code = int(ExitCode.RUN_FAILED)
     sys.exit(code if code >= 0 else 128 - code)

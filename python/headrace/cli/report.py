@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -53,10 +54,23 @@ def show(
     from headrace.library import report as make_report
 
     findings, files = make_report(results, formats, out, series=series or [], output=output)
-    invalid = sum(1 for left in findings.left_out if left.status == "invalid")
-    if invalid:
+    if said := _to_run_again(results, [left.status for left in findings.left_out]):
         again = f"headrace resume {escape(as_word(results))} --retry-invalid"
-        err.print(f"to run the {invalid} invalid trial{'s' if invalid != 1 else ''} again: {again}")
+        err.print(f"to run the {said} again: {again}")
     for file in files:
         err.print(f"written: {escape(str(file))}", style="dim")
     return any(left.status in ("invalid", "failed") for left in findings.left_out)
+
+
+def _to_run_again(results: Path, statuses: Sequence[str]) -> str:
+    """Return the trials that `resume --retry-invalid` runs, in words; empty if there is none.
+
+    `statuses`: of the trials that are left out.
+    """
+    number, kind = statuses.count("invalid"), "invalid"
+    if "failed" in statuses:
+        from headrace.analysis.read import read
+
+        with_lost = len(read(results).to_retry)  # those that lost a node, too
+        number, kind = with_lost, kind if with_lost == number else "invalid or lost"
+    return f"{number} {kind} trial{'s' if number != 1 else ''}" if number else ""

@@ -15,7 +15,7 @@ import typer
 
 from headrace.cli._console import err
 from headrace.cli._option_values import seconds
-from headrace.errors import RefusedError, UsageError
+from headrace.errors import ExitCode, RefusedError, UsageError
 
 if TYPE_CHECKING:
     from headrace.profiles.steps import Recording
@@ -91,7 +91,9 @@ def _of_command(
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(command[0]).name) or "job"
     seen = run(command, name, keep or Path(tempfile.gettempdir()))
     verdict = verdict_of(seen.observation, *advice_on(seen.observation, seen.recording))
-    return seen.exit_code, seen.recording, verdict
+    # What is kept is not whole; without --keep there is the verdict alone, which says so.
+    cut = keep is not None and seen.full and seen.exit_code == 0
+    return int(ExitCode.RUN_FAILED) if cut else seen.exit_code, seen.recording, verdict
 
 
 def _check_outputs(keep: Path | None, page: Path | None) -> None:

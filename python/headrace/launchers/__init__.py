@@ -26,7 +26,14 @@ from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar
 
-from headrace.launchers.agent import Agent, AgentEvent, Clock, LauncherLostError, NodeLostError
+from headrace.launchers.agent import (
+    Agent,
+    AgentEvent,
+    Clock,
+    LauncherLostError,
+    NodeInUseError,
+    NodeLostError,
+)
 from headrace.launchers.job_events import (
     Ended,
     Event,
@@ -57,6 +64,7 @@ __all__ = [
     "Launcher",
     "LauncherLostError",
     "Launchers",
+    "NodeInUseError",
     "NodeLostError",
     "Nodes",
     "NodesWanted",

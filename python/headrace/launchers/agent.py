@@ -23,6 +23,10 @@ class LauncherLostError(HeadraceError):
     """What ran the jobs has died. The jobs died with it."""
 
 
+class NodeInUseError(LauncherLostError):
+    """Another run uses what jobs need on a node. It may be had later."""
+
+
 class NodeLostError(LauncherLostError):
     """A node cannot be reached any more, or not yet again."""
 

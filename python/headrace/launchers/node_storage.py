@@ -26,6 +26,7 @@ from headrace.errors import (
     RefusedError,
     UnsupportedLevelError,
 )
+from headrace.launchers.agent import NodeInUseError
 from headrace.system import devices
 from headrace.system.claims import claimed
 from headrace.system.emulator import Report
@@ -119,6 +120,9 @@ class LocalNodeStorage(NodeStorage):
             context = self._context(target)
             try:
                 stack.enter_context(claimed(made.claims()))
+            except RefusedError as error:
+                raise NodeInUseError(error.message) from error
+            try:
                 location = made.prepare(context)
             except (MissingError, RefusedError) as error:
                 raise UnsupportedLevelError(error.message) from error

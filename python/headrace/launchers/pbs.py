@@ -36,7 +36,7 @@ class Pbs(BatchLauncher):
     def request(cls, options: BatchOptions) -> dict[str, object]:
         directives = list(options.directives)
         if options.cores is None:
-            directives.insert(0, "-l place=excl")
+            directives.insert(0, "-l place=exclhost")  # excl: a vnode, which may be a socket
         memory = "" if options.memory is None else f":mem={options.memory}b"
         return {
             "queue": options.queue,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from typing_extensions import override
@@ -11,6 +12,9 @@ from headrace.launchers.batch.cluster import JobState
 from headrace.launchers.batch.launcher import BatchLauncher, clock_time, said_by
 from headrace.launchers.batch.options import BatchOptions
 
+_NUMBER = re.compile(r"^job_number: +([0-9]+)$", re.MULTILINE)
+_NO_REASON = "it waits, and no reason is given"
+_RULE = re.compile(r"^=+$", re.MULTILINE)
 _FACT = re.compile(r"^(failed|exit_status) +(.*)$", re.MULTILINE)
 
 
@@ -59,17 +63,38 @@ class GridEngine(BatchLauncher):
     @override
     @classmethod
     def state(cls, job: str) -> JobState:
-        said = said_by(["qstat", "-j", job])
+        return cls.states([job])[0]
+
+    @override
+    @classmethod
+    def states(cls, jobs: Sequence[str]) -> list[JobState]:
+        said = said_by(["qstat", "-j", ",".join(jobs)])
         if said.code:
+            # Jobs that are gone are named only when qstat knows none of those it is asked for.
             gone = "do not exist" in said.text or "does not exist" in said.text
-            return JobState(gone, _end_of(job) if gone else said.text)
-        lines = [" ".join(line.split()) for line in said.text.splitlines()]
-        if any(line.startswith("usage ") for line in lines):
-            return JobState(False, "it runs")
-        first = next((n for n, line in enumerate(lines) if line.startswith("scheduling info")), 0)
-        reasons = [line for line in lines if line.startswith("error reason")]
-        text = "; ".join([*reasons, *(lines[first:] if first else [])])
-        return JobState(bool(reasons), text or "it waits, and no reason is given")
+            return [JobState(gone, _end_of(job) if gone else said.text) for job in jobs]
+        blocks = [(_NUMBER.search(block), block) for block in _RULE.split(said.text)]
+        known = {number[1]: block for number, block in blocks if number is not None}
+        return [
+            _state_of(known[job]) if job in known else cls._absent(job, len(jobs), said.text)
+            for job in jobs
+        ]
+
+    @classmethod
+    def _absent(cls, job: str, asked: int, text: str) -> JobState:
+        """Return the state of a job that an answer without error does not have."""
+        return cls.state(job) if asked > 1 else JobState(False, text or _NO_REASON)
+
+
+def _state_of(block: str) -> JobState:
+    """Return the state of a job from what `qstat -j` says of it."""
+    lines = [" ".join(line.split()) for line in block.splitlines()]
+    if any(line.startswith("usage ") for line in lines):
+        return JobState(False, "it runs")
+    first = next((n for n, line in enumerate(lines) if line.startswith("scheduling info")), 0)
+    reasons = [line for line in lines if line.startswith("error reason")]
+    text = "; ".join([*reasons, *(lines[first:] if first else [])])
+    return JobState(bool(reasons), text or _NO_REASON)
 
 
 def _end_of(job: str) -> str:

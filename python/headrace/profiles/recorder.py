@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from headrace.errors import HeadraceError
-from headrace.profiles.arena import Arena
+from headrace.profiles.arena import Arena, Fact
 from headrace.profiles.launching import EndedProgram, KernelCounts, Watching, launch, unwatched
 from headrace.profiles.places import temporary_places
 from headrace.profiles.preloading import preloaded
@@ -37,6 +37,8 @@ class RecordedRun:
 
     recording: Recording
     exit_code: int
+    full: bool
+    """Whether its place became full: the recording ends before the program."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class ObservedRun:
     recording: Recording | None
     not_recorded: str = ""
     """Why there is no recording."""
+    full: bool = False
+    """Whether the place of the recording became full, so that it ends before the program."""
 
 
 def record(command: Sequence[str], name: str, place: Path) -> RecordedRun:
@@ -66,10 +70,10 @@ def record(command: Sequence[str], name: str, place: Path) -> RecordedRun:
                 "profile import TRACE reads that"
             ),
         )
-    ended, read, started = _run(program, command, place, unwatched)
+    ended, read, started, full = _run(program, command, place, unwatched)
     if isinstance(read, HeadraceError):
         raise read
-    return RecordedRun(_recording(read, ended, name, command, started), ended.exit_code)
+    return RecordedRun(_recording(read, ended, name, command, started), ended.exit_code, full)
 
 
 def observe(command: Sequence[str], name: str, place: Path, watching: Watching) -> ObservedRun:
@@ -85,17 +89,17 @@ def observe(command: Sequence[str], name: str, place: Path, watching: Watching) 
             )
         except OSError as error:
             raise not_executed(command[0], error) from error
-    ended, read, started = _run(program, command, place, watching)
+    ended, read, started, full = _run(program, command, place, watching)
     if isinstance(read, HeadraceError):
-        return ObservedRun(ended, None, read.message)
-    return ObservedRun(ended, _recording(read, ended, name, command, started))
+        return ObservedRun(ended, None, read.message, full)
+    return ObservedRun(ended, _recording(read, ended, name, command, started), full=full)
 
 
 def _run(
     program: str, command: Sequence[str], place: Path, watching: Watching
-) -> tuple[EndedProgram, Read | HeadraceError, datetime.datetime]:
-    """Run a program with the recorder; return its end, its records or why there are none, and when
-    it began."""
+) -> tuple[EndedProgram, Read | HeadraceError, datetime.datetime, bool]:
+    """Run a program with the recorder; return its end, its records or why there are none, when it
+    began, and whether the place of the records became full."""
     try:
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -111,10 +115,12 @@ def _run(
             ended = launch(program, command, environment, watching)
         except OSError as error:
             raise not_executed(command[0], error) from error
+        written = arena.read()
+        full = Fact.FULL in written.facts
         try:
-            return ended, join(arena.read()), started
+            return ended, join(written), started, full
         except HeadraceError as error:
-            return ended, error, started
+            return ended, error, started, full
 
 
 def _recording(

@@ -322,10 +322,13 @@ def recording(root: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
+        begun = (root / "results.json").exists()
+        again = f"headrace resume {as_word(root)}" if begun else "run the study again"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise CannotRecordError(
-                f"no space left while records were written to {root}; every finished trial is safe",
-                hint=f"free some space, then: headrace resume {as_word(root)}",
+                f"no space left while records were written to {root}; "
+                + ("every finished trial is safe" if begun else "no trial was begun"),
+                hint=f"free some space, then: {again}",
             ) from None
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise CannotRecordError(
@@ -334,7 +337,7 @@ def recording(root: Path) -> Generator[None]:
             ) from None
         raise CannotRecordError(
             f"records cannot be written to {root}: {error}",
-            hint=f"when it can be written to again: headrace resume {as_word(root)}",
+            hint=f"when it can be written to again: {again}",
         ) from None
 
 

@@ -66,7 +66,8 @@ NO_ENERGY = "no-energy"
 """Code of a warning: a meter of the study gave no energy that can be used."""
 
 NODE_LOST = "node-lost"
-"""Code of a reason: a node that the trial needs could not be reached, or not any more."""
+"""Code of a reason: a node that the trial needs could not be reached, or not any more, or what
+starts jobs there was killed."""
 
 
 class Reason(msgspec.Struct, kw_only=True, frozen=True):

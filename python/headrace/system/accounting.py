@@ -110,6 +110,8 @@ class IoCounts(msgspec.Struct, frozen=True):
     read_chars: int = 0
     """Bytes returned by read calls, from any source."""
     read_calls: int = 0
+    written_chars: int = 0
+    """Bytes passed to write calls, to any destination."""
     read_bytes: int = 0
     """Bytes read from block devices on its behalf, by calls or page faults."""
     write_bytes: int = 0
@@ -119,6 +121,7 @@ class IoCounts(msgspec.Struct, frozen=True):
         return IoCounts(
             self.read_chars + other.read_chars,
             self.read_calls + other.read_calls,
+            self.written_chars + other.written_chars,
             self.read_bytes + other.read_bytes,
             self.write_bytes + other.write_bytes,
         )
@@ -128,6 +131,7 @@ class IoCounts(msgspec.Struct, frozen=True):
         return IoCounts(
             max(0, self.read_chars - earlier.read_chars),
             max(0, self.read_calls - earlier.read_calls),
+            max(0, self.written_chars - earlier.written_chars),
             max(0, self.read_bytes - earlier.read_bytes),
             max(0, self.write_bytes - earlier.write_bytes),
         )
@@ -137,6 +141,7 @@ class IoCounts(msgspec.Struct, frozen=True):
         return IoCounts(
             max(self.read_chars, other.read_chars),
             max(self.read_calls, other.read_calls),
+            max(self.written_chars, other.written_chars),
             max(self.read_bytes, other.read_bytes),
             max(self.write_bytes, other.write_bytes),
         )
@@ -239,7 +244,7 @@ def io_counts(pid: int) -> IoCounts:
     except OSError:
         return NOTHING_MOVED
     # rchar, wchar, syscr, syscw, read_bytes, write_bytes: each a name and its value
-    return IoCounts(int(words[1]), int(words[5]), int(words[9]), int(words[11]))
+    return IoCounts(*(int(words[at]) for at in (1, 5, 3, 9, 11)))
 
 
 def descendants(pid: int) -> list[int]:

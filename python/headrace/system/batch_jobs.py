@@ -17,6 +17,13 @@ _GONE = re.compile(
     re.IGNORECASE,
 )
 
+NO_SERVER = re.compile(r"establish a configuration source|Unable to initialize environment")
+"""What commands of Slurm and Grid Engine say when they know no server."""
+ENVIRONMENT = (
+    "on a machine where jobs are submitted, with the environment that its commands need "
+    "(SLURM_CONF, SGE_ROOT)"
+)
+
 
 def cancel(system: str, job: str) -> str:
     """Cancel a job and return what was done, as a clause. Raises HeadraceError when it is left.
@@ -39,4 +46,8 @@ def cancel(system: str, job: str) -> str:
         return "cancelled"
     if _GONE.search(said):
         return "gone"
+    if NO_SERVER.search(said):
+        raise HeadraceError(
+            f"{words[0]} finds no {system} here; headrace undo cancels the job {ENVIRONMENT}"
+        )
     raise HeadraceError(f"{words[0]}: {said or f'exit code {ended.returncode}'}")

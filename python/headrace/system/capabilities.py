@@ -65,7 +65,7 @@ def _of_measuring(root: bool) -> list[Capability]:
             _AS_ROOT,
         ),
         Capability(
-            "an empty page cache",
+            "right to empty the page cache",
             "cold trials; without it the pages of the files that jobs read are dropped one by one",
             can_drop_all(),
             _AS_ROOT,

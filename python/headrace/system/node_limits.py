@@ -6,6 +6,7 @@ Read-only.
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import tempfile
 from dataclasses import dataclass
@@ -30,16 +31,25 @@ class NodeLimits:
     memory_free_bytes: int
     """Memory that programs can still get."""
     temporary: str
-    """Folder of logs and temporary files of jobs."""
+    """Folder of logs and temporary files of jobs: TMPDIR, also when it is full."""
     temporary_free_bytes: int
     governors: tuple[str, ...]
     """Policies of the CPUs' frequency (cpufreq); none where the machine sets it by itself."""
 
 
+def _temporary_folder() -> str:
+    """Return the folder that programs use for temporary files.
+
+    Python passes over one without room; programs that follow TMPDIR fail there.
+    """
+    named = os.environ.get("TMPDIR")
+    return named if named and os.access(named, os.W_OK | os.X_OK) else tempfile.gettempdir()
+
+
 def node_limits(cpus: Path = Path("/sys/devices/system/cpu")) -> NodeLimits:
     """Return the limits of this machine and process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    folder = tempfile.gettempdir()
+    folder = _temporary_folder()
     found: set[str] = set()
     for file in cpus.glob(_GOVERNORS):
         with contextlib.suppress(OSError):

@@ -117,6 +117,12 @@ class Location:
     the check found. Raises HeadraceError if it cannot be repaired."""
 
     @property
+    def ended_servers(self) -> str:
+        """Its servers that do not run any more, in words; empty if all run."""
+        ends = {name: server.ended() for name, server in self.servers.items()}
+        return "; ".join(f"server {name} {how}" for name, how in ends.items() if how)
+
+    @property
     def emulated_by_node(self) -> tuple[tuple[EmulatedDrive, ...], ...]:
         """The emulated drives grouped by node, if each node has its own; otherwise one group."""
         nodes = len(self.node_directories) if self.local_drives else 1

@@ -23,6 +23,8 @@ class ObservedProgram:
     observation: Observation
     recording: Recording | None
     exit_code: int
+    full: bool
+    """Whether the place of the recording became full, so that it ends before the program."""
 
 
 def run(command: Sequence[str], name: str, place: Path) -> ObservedProgram:
@@ -39,7 +41,7 @@ def run(command: Sequence[str], name: str, place: Path) -> ObservedProgram:
 
     run = observe(command, name, place, watching)
     return ObservedProgram(
-        _observation(command, run, watches[0]), run.recording, run.ended.exit_code
+        _observation(command, run, watches[0]), run.recording, run.ended.exit_code, run.full
     )
 
 

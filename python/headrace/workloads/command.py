@@ -141,7 +141,7 @@ class Command(Workload):
             return JobOutput(
                 events=events_in(logs[0], options.events, options.events_pattern),
                 bytes_asked=moved.read_chars,
-                bytes_written=moved.write_bytes,
+                bytes_written=moved.written_chars,
                 read_calls=moved.read_calls,
                 phases=[("command", start_s, end_s)],
                 results={"left_running": end.left_running},

@@ -232,7 +232,7 @@ class DaskScript(Workload):
         moved = io_counts(worker.pid) - before
         worker.check()
         output.bytes_asked, output.read_calls = moved.read_chars, moved.read_calls
-        output.bytes_written = moved.write_bytes
+        output.bytes_written = moved.written_chars
         output.measured_child = True
         output.phases.append(("worker", start_s, time.monotonic()))
         output.results["tasks"] = worker.tasks

@@ -68,7 +68,7 @@ def _add(needs: ClusterNeeds, target: str, resolved: Resolved) -> None:
             needs.capabilities.add("root")
     needs.capabilities.add("delay accounting")
     if run.cache == "cold":
-        needs.capabilities.add("an empty page cache")
+        needs.capabilities.add("right to empty the page cache")
     if run.memory_limit is not None or run.job_memory_limit is not None:
         needs.capabilities.add("memory control group")
     if run.trace:

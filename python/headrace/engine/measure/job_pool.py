@@ -76,6 +76,8 @@ class PoolResult:
     """None when jobs are fed by files."""
     released: int = 0
     """Jobs that were released together: those with the smallest numbers."""
+    storage_lost: str = ""
+    """Why the storage was gone while jobs ran, in words; empty if it was there."""
 
 
 @dataclass
@@ -128,6 +130,8 @@ class PoolTask:
     """Whether jobs leave the CPU at once to the kernel's path to an emulated drive."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Environment variables that jobs need to reach the storage."""
+    storage_lost: Callable[[], str] = field(default=lambda: "")
+    """Why the storage is gone, in words; empty while it is there."""
     progress: Callable[[int, int, float], None] = field(default=lambda done, running, rate: None)
     live: Callable[[float, tuple[NodeLive, ...], int], None] | None = None
     """Called with the seconds since the release, the state of each node and all events; None: no
@@ -155,6 +159,7 @@ class JobPool:
         self._replaced = 0
         """Workers started to replace dead ones whose packets no other worker could take."""
         self._oom_before = self._out_of_memory()
+        self._storage_lost = ""
         self._live = LiveJobs(map(task.agent, range(task.slots)))
 
     def get_ready(self) -> list[Job]:
@@ -185,6 +190,8 @@ class JobPool:
         self._loop()
         self._show_nodes()
         ends = [job.end for job in self._jobs if job.end is not None]
+        if any(end.exit != "ok" for end in ends):
+            self._note_storage()  # they may have failed before it was looked at
         last = max((end.end_s for end in ends), default=0.0)
         stonewall = (
             self._stonewall
@@ -193,7 +200,9 @@ class JobPool:
         )
         jobs = sorted(ends, key=lambda end: end.job)
         packets = self._task.packets and self._task.packets.summary(self._release)
-        return PoolResult(jobs, self._release, stonewall, last, packets, self._task.slots)
+        return PoolResult(
+            jobs, self._release, stonewall, last, packets, self._task.slots, self._storage_lost
+        )
 
     # -- one job --
 
@@ -238,6 +247,8 @@ class JobPool:
     def _more(self) -> bool:
         """Return whether to start another job in a free slot."""
         task = self._task
+        if self._storage_lost:
+            return False
         if task.jobs_total is not None:
             return self._started < task.jobs_total
         return task.duration_s is not None and time.monotonic() - self._release < task.duration_s
@@ -252,7 +263,19 @@ class JobPool:
             self._kill_late(now)
             if now - shown > 0.5:
                 shown = now
+                self._kill_without_storage()
                 self._report(now)
+
+    def _kill_without_storage(self) -> None:
+        """Kill the jobs when their storage is gone: a hard mount would let them wait for it."""
+        self._note_storage()
+        for job in self._running.values():
+            if self._storage_lost and job.killed_for is None:
+                self._kill(job, "storage lost")
+
+    def _note_storage(self) -> None:
+        if not self._storage_lost and (lost := self._task.storage_lost()):
+            self._storage_lost = f"{lost} while jobs ran"
 
     def _kill_late(self, now_s: float) -> None:
         """Kill jobs that run for too long, and those that begin at once and do not get ready."""
@@ -432,6 +455,8 @@ class JobPool:
     def _cause_of_death(self, job: _PoolJob, exit: JobExit) -> tuple[str, str]:
         if job.killed_for == "timeout":
             return self._too_late
+        if job.killed_for == "storage lost":
+            return "killed", self._storage_lost
         if job.killed_for == "not ready":
             return "timeout", f"did not get ready within {_READY_PATIENCE_S:g} s and was killed"
         if exit.signal is not None:

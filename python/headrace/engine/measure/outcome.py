@@ -15,7 +15,7 @@ from headrace.errors import (
     UnsupportedLevelError,
     describe,
 )
-from headrace.launchers import NodeLostError
+from headrace.launchers import LauncherLostError
 from headrace.records.energy import Energy
 from headrace.records.nodes import NodeFacts
 
@@ -96,7 +96,7 @@ def failure_of(error: Exception, where: str = "") -> Failure:
         return Failure("unsupported", cause)
     if isinstance(error, HeadraceError):
         text = f"{cause} ({error.hint})" if error.hint else cause
-        return Failure("failed", text, node_lost=isinstance(error, NodeLostError))
+        return Failure("failed", text, node_lost=isinstance(error, LauncherLostError))
     trace = "".join(traceback.format_exception(error))
     return Failure(
         "failed", f"{cause} (not foreseen by Headrace; see error.txt in the record)", trace

@@ -141,10 +141,19 @@ class _TrialRun:
             roots = [directory / OURS / "scratch" for directory in location.node_directories]
         for root in roots:
             refuse_link(root.parent)
-            self.teardown.later("removing scratch files", lambda root=root: _remove_ours(root))
+            self.teardown.later("removing scratch files", lambda root=root: self._clean(root))
             _remove(root)
             root.mkdir(parents=True)
         return roots[0]
+
+    def _clean(self, scratch: Path) -> None:
+        """Remove scratch files, unless the servers that store them have ended.
+
+        A hard mount would let this process wait for them, deaf to signals; their storage goes with
+        the target.
+        """
+        if not self.prepared.location.ended_servers:
+            _remove_ours(scratch)
 
     def _make_scratch_elsewhere(self) -> Path:
         """The same on storage of nodes, by their agents."""
@@ -249,6 +258,8 @@ class _TrialRun:
             here=lambda file, slot: moved(
                 file, self._directory, location.on_node(slot // run.slots)
             ),
+            # A fault may end servers.
+            storage_lost=lambda: "" if self.resolved.faults else location.ended_servers,
             progress=self._progress,
             live=self._live if prepared.run.observer.wants_live(run.nodes) else None,
         )
@@ -292,6 +303,8 @@ class _TrialRun:
 
         If the server does not answer, the files stay there.
         """
+        if self.prepared.location.ended_servers:
+            return  # its clients would try for minutes; its storage goes with the target
         try:
             with self.prepared.nodes.links_open():
                 self.prepared.target.clear(folder, self.prepared.context)

@@ -15,7 +15,7 @@ from headrace.engine.measure.prepared_target import PreparedTarget
 from headrace.engine.measure.target_servers import bytes_read
 from headrace.probes.block import competing_io
 from headrace.records.interference import Interference
-from headrace.records.trial_record import Reason
+from headrace.records.trial_record import NODE_LOST, Reason
 from headrace.study.resolve import Resolved
 from headrace.units import format_amount
 from headrace.workloads import Workload
@@ -55,6 +55,8 @@ def verdict_on(
     if not reasons:
         reasons += validity.cold_servers(run, pool.jobs, bytes_read(outcome.server_totals))
     reasons += lost_reasons(outcome.server_facts)
+    if pool.storage_lost:
+        reasons.append(Reason(code=NODE_LOST, text=pool.storage_lost))
     reasons += validity.too_short(run, pool.last_done_s)
     reasons += validity.steady(run, pool.jobs, pool.stonewall_s)
     reasons += validity.faults(outcome.injected)

@@ -25,6 +25,7 @@ from headrace.launchers.remote.beats import SILENCE_S
 from headrace.launchers.remote.connection import NodeConnection
 from headrace.launchers.remote.dask_client import workers_of
 from headrace.launchers.remote.dask_nodes import check_versions, streams
+from headrace.system.batch_jobs import ENVIRONMENT, NO_SERVER
 from headrace.system.journal import Journal, JournalEntry
 from headrace.system.owned import work_directory
 from headrace.system.waiting import wait_until
@@ -43,13 +44,6 @@ _SCHEDULER_S = 60
 """How long a worker looks for its scheduler before it ends."""
 _SILENCE = f"{SILENCE_S:.0f}s"
 """After this time without a word Dask gives a connection up, on both ends."""
-_UNSENT = re.compile(r"establish a configuration source|Unable to initialize environment")
-"""What sbatch and qsub of Grid Engine say when they know no server: no job was sent, and there is
-none to cancel."""
-_ELSEWHERE = (
-    "run this on a machine where jobs are submitted, with the environment that its commands need "
-    "(SLURM_CONF, SGE_ROOT)"
-)
 _PLAIN = re.compile(r"[A-Za-z0-9_./+@=-]+")
 CONFIGURATION: dict[str, object] = {
     "shebang": "#!/usr/bin/env bash",
@@ -331,10 +325,11 @@ class BatchCluster:
             self._cluster.sync(job.start, callback_timeout=_SUBMIT_S)
         except (RuntimeError, OSError, ValueError) as error:
             said, command = _words_of(error), self._system.commands[0]
-            if _UNSENT.search(said):
+            if NO_SERVER.search(said):  # no job was sent, and there is none to cancel
                 self._journal.end(entry)
                 raise HeadraceError(
-                    f"{command} finds no {self._system.kind} here: {said}", hint=_ELSEWHERE
+                    f"{command} finds no {self._system.kind} here: {said}",
+                    hint=f"run this {ENVIRONMENT}",
                 ) from error
             # The job may be in the queue all the same: undoing cancels it by its name.
             self._journal.undo(entry)

@@ -177,13 +177,22 @@ def _limits(node: SurveyedNode) -> list[ClusterFinding]:
             "end other programs there",
             "jobs may be killed, and the page cache is small",
         )
-    if limits.temporary_free_bytes < _LITTLE_SPACE:
-        add(
+    return [*found, *little_space(node)]
+
+
+def little_space(node: SurveyedNode) -> list[ClusterFinding]:
+    """Return a finding when the folder for temporary files has little space."""
+    limits = node.facts.limits
+    if limits.temporary_free_bytes >= _LITTLE_SPACE:
+        return []
+    return [
+        ClusterFinding(
             f"{format_bytes(limits.temporary_free_bytes)} free in {limits.temporary}",
             "make room, or let TMPDIR name another folder",
-            "logs and temporary files of jobs may not fit",
+            (node.name,),
+            without="logs and temporary files of jobs may not fit",
         )
-    return found
+    ]
 
 
 def _governors(nodes: Sequence[SurveyedNode]) -> list[ClusterFinding]:

@@ -17,7 +17,7 @@ import msgspec
 
 from headrace.errors import HeadraceError, UnsupportedLevelError
 from headrace.jobs import JobOutput
-from headrace.launchers import JobExit
+from headrace.launchers import JobExit, LauncherLostError
 from headrace.probes.ledger import LedgerRow
 from headrace.probes.sampler import Samples, Sampling
 from headrace.system.accounting import UseSoFar
@@ -229,7 +229,8 @@ def types_of(method: Callable[..., Any]) -> tuple[Any, Any]:
 
 
 ERRORS: dict[str, type[Exception]] = {
-    kind.__name__: kind for kind in (HeadraceError, UnsupportedLevelError, OSError)
+    kind.__name__: kind
+    for kind in (HeadraceError, LauncherLostError, UnsupportedLevelError, OSError)
 }
 
 

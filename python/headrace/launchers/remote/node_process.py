@@ -322,7 +322,10 @@ class NodeService:
 
 
 def _name(error: Exception) -> str:
-    return "OSError" if isinstance(error, OSError) else type(error).__name__
+    for kind in (OSError, LauncherLostError):  # subclasses are not known to the other process
+        if isinstance(error, kind):
+            return kind.__name__
+    return type(error).__name__
 
 
 def _stopped(*_: object) -> NoReturn:

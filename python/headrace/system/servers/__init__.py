@@ -24,6 +24,7 @@ from typing import ClassVar
 
 from headrace.errors import HeadraceError, Problem, UnsupportedLevelError
 from headrace.system import processes
+from headrace.system.children import signal_name
 from headrace.system.cluster import Node
 from headrace.system.identity import is_alive, start_ticks
 from headrace.system.journal import Journal
@@ -213,6 +214,14 @@ class Server(ABC):
                 found.add(started.pid)
             found |= set(processes.marked(started.mark))
         return sorted(pid for pid in found if processes.state(pid) not in ("Z", "X", "gone"))
+
+    def ended(self) -> str:
+        """Return how it ended, in words; empty while it runs."""
+        for started in self._started:
+            if (code := started.process.poll()) is not None and code != 0:
+                said = f"killed by {signal_name(-code)}" if code < 0 else f"status {code}"
+                return f"ended ({said})"
+        return "ended" if self._started and not self.pids else ""
 
     def last_words(self) -> str:
         """Return the end of its logs, for messages."""

@@ -49,9 +49,12 @@ def read_results(path: Path) -> list[Imported]:
             path, error.problem, line=error.line, given=error.given, allowed=error.allowed
         ) from None
     for each in found:
+        each.unknown += [phase for phase, rate in each.rates.items() if not rate.is_known]
         each.rates = {phase: rate for phase, rate in each.rates.items() if rate.is_known}
     if not any(each.rates for each in found):
-        raise _fault(path, "holds no rate")
+        unknown = sorted({phase for each in found for phase in each.unknown})
+        why = f": {', '.join(unknown)}: no numbers (nan)" if unknown else ""
+        raise _fault(path, f"holds no rate{why}")
     return found
 
 

@@ -21,10 +21,13 @@ _TASKS = re.compile(r"^\s*(?:tasks|Participating tasks)\s*:\s*(?P<tasks>\d+)")
 _NODES = re.compile(r"^\s*nodes\s*:\s*(?P<nodes>\d+)")
 _PER_NODE = re.compile(r"^\s*clients per node\s*:\s*(?P<each>\d+)")
 _CLIENTS = re.compile(r"^\s*clients\s*=\s*(?P<tasks>\d+) \((?P<each>\d+) per node\)")
+_RATE = r"(?P<rate>\d+(?:\.\d+)?|-?nan|-?inf)"
+"""A rate is `nan` or `inf` when the time of its phase was 0 or no number."""
 _ROW = re.compile(
-    r"^\s*(?P<access>write|read)\s+(?P<rate>\d+(?:\.\d+)?)(?:\s+(?:[-\d.e+]+|NA))*(?:\s+X?XCEL)?\s*$"
+    rf"^\s*(?P<access>write|read)\s+{_RATE}"
+    r"(?:\s+(?:[-\d.e+]+|NA|-?nan|-?inf))*(?:\s+X?XCEL)?\s*$"
 )
-_MAX = re.compile(r"^\s*Max (?P<access>Write|Read):\s+(?P<rate>\d+(?:\.\d+)?) MiB/sec")
+_MAX = re.compile(rf"^\s*Max (?P<access>Write|Read):\s+{_RATE} MiB/sec")
 _CSV = re.compile(r"^access,bw\(MiB/s\),")
 _JSON = re.compile(r"^\{", re.MULTILINE)
 _JSON_RATE = re.compile(r'"bw(?:Mean)?MI?B"', re.IGNORECASE)

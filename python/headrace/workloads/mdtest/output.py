@@ -74,6 +74,7 @@ class _Table:
             clients,
             self._nodes(clients),
             ran,
+            unknown=[phase for phase, rate in self.rates.items() if not rate.is_known],
             about={"items": self.items.items} if self.items else {},
             whole=self.finished or self.launched is None,
         )
@@ -129,8 +130,8 @@ def read_mdtest(text: str) -> list[Imported]:
         raise _without_rates(seen_times)
     results = [table.result() for table in tables if table.rates]
     if not any(result.rates for result in results):
-        raise OutputError("no phase of this run of mdtest has a rate: every one is 0")
-    return [result for result in results if result.rates]
+        raise OutputError("no phase of this run of mdtest has a rate: every one is 0 or no number")
+    return [result for result in results if result.rates or result.unknown]
 
 
 def _row(line: str, number: int) -> Iterator[tuple[str, Rate]]:

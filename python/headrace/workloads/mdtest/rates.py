@@ -47,6 +47,8 @@ class Imported:
     """Phase (`write`, `read` for IOR) -> rate, for phases that were run."""
     unit: str = OPERATIONS
     """`ops/s` or `bytes/s`."""
+    unknown: list[str] = field(default_factory=list[str])
+    """Phases that were run and have no rate: the program printed `nan` or `inf` for one."""
     about: dict[str, object] = field(default_factory=dict[str, object])
     """Further facts: `items` of mdtest, `levels` and `metric` of Headrace."""
     whole: bool = True
