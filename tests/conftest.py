@@ -15,7 +15,6 @@ import signal
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 ORDER = ("unit", "property", "golden", "fuzz", "system", "e2e")
 """Folders of tests, fast to slow."""
@@ -57,9 +56,6 @@ def pytest_configure() -> None:
     os.environ.setdefault("EXTRA_CLING_ARGS", "-O0")
     # As in `headrace` itself: an eighth of the tests' own CPU time was spent looking for cycles.
     gc.set_threshold(50_000, 20, 100)
-    # How long an example takes says how busy the machine is.
-    settings.register_profile("headrace", deadline=None)
-    settings.load_profile("headrace")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

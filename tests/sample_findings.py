@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from scipy import stats
 
 from headrace.analysis.curves import CurveOptions, make_curves
 from headrace.analysis.findings import (
@@ -50,6 +49,9 @@ def estimate(values: list[float], trials: list[str], provenance: str = "") -> Es
     mean = rounded(statistics.fmean(values))
     if len(values) < 3:
         return Estimate(mean, None, None, len(values), "mean", tuple(trials), provenance)
+    # Here, as it takes as long to import as some files of tests.
+    from scipy import stats
+
     half = (
         float(stats.t.ppf(0.975, len(values) - 1))
         * statistics.stdev(values)

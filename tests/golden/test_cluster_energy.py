@@ -14,13 +14,14 @@ from headrace.catalog import entry
 from headrace.engine.simulate.scenario import scenario_of
 from headrace.plan.order import make_plan
 from headrace.reproduce import MODULES, summary
-from headrace.reproduce.cluster_energy_cells import NODES, PARTS, SAMPLE, WHOLE
+from headrace.reproduce.cluster_energy_cells import PARTS, SAMPLE, WHOLE
 from headrace.reproduce.published import Reproduced
 from headrace.study import load_study
 from headrace.study.resolve import resolve
 from reproductions import reproduced
 
 STUDY = MODULES["cluster-energy"]
+NODES = 3
 HOLD = {
     "slots-help",
     "slot2-equal",

@@ -44,6 +44,7 @@ from headrace.drives.learning.flash_fit import (
     table_of,
 )
 from headrace.drives.learning.flash_layouts import FlashLayout
+from headrace.drives.learning.loads import result_of
 from headrace.drives.learning.queueing import learn_reordering, with_queue
 from headrace.drives.learning.rotation import cleaned
 from headrace.drives.learning.traffic import DiskSums, others_in, parse_stat
@@ -309,6 +310,24 @@ def test_channels_that_limit_reads_are_found() -> None:
     assert best.layout.channels == 2
     assert best.error < 0.03
     assert math.exp(best.logs[3]) == pytest.approx(10e6, rel=0.05)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 40, 1501])
+def test_results_of_a_load_are_those_of_all_its_times(count: int) -> None:
+    """Its quantiles are those of NumPy; its rate is that between the steady state's ends."""
+    random_ = np.random.default_rng(count)
+    start_s = np.sort(random_.random(count))
+    timings = RequestTimes(start_s, start_s + random_.choice([1e-3, 2e-3, 0.1], count))
+    for skipped in (0, count // 2):
+        found = result_of(timings, 4, skipped)
+        first = max(16 if count > 32 else 0, skipped)
+        times = timings.response_s[first:]
+        assert [found.p50_s, found.p99_s] == np.quantile(times, [0.5, 0.99]).tolist()
+        ends = np.sort(timings.end_s)
+        steady = ends[first : count - 3] if count > first + 8 else ends
+        assert found.requests == count
+        if count > 1:
+            assert found.iops == (len(steady) - 1) / (steady[-1] - steady[0])
 
 
 @pytest.mark.heavy  # 20 s of CPU time

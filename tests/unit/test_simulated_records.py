@@ -10,13 +10,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from headrace import report
+from headrace import _core, report
 from headrace.analysis.find import find
 from headrace.analysis.read import read
 from headrace.engine.simulate.scenario import scenario_of
+from headrace.engine.simulate.trials import PreparedTrial
 from headrace.errors import HeadraceError, StudyError
 from headrace.library import load_study, report_text
 from headrace.metrics import values_of
+from headrace.plan.order import make_plan
 from headrace.records.rows import LOAD_OVER
 from headrace.records.sums import job_sums
 from headrace.records.trial_record import TrialRecord, decode
@@ -113,6 +115,34 @@ def test_a_fault_after_the_end_has_not_fired(tmp_path: Path) -> None:
     fired = {fault.name: (fault.fired, fault.struck_s) for fault in record.faults}
     assert fired == {"late": (0, None), "first": (1, 0.01)}
     assert [reason.code for reason in record.validity.reasons] == ["fault-did-not-fire"]
+
+
+@pytest.mark.parametrize(
+    ("more", "valid"),
+    [
+        ("", True),
+        ('[run]\nload = "sustained"\nduration = "3 s"\n', True),
+        (FAULT.replace("10 ms", "1000 s"), False),
+    ],
+    ids=["batch", "sustained", "invalid"],
+)
+def test_sums_alone_are_those_of_the_record(more: str, valid: bool) -> None:
+    """A calibration takes them alone: it simulates each trial hundreds of times."""
+    made = study(SITE + SERVED.replace("KIND", "xrootd") + READ + more)
+    trial = make_plan(made).trials[0]
+    prepared = PreparedTrial.of(made, trial)
+    outcome = _core.simulate_json(prepared.scenario(series=False))
+    found = prepared.simulated(outcome, None)
+    sums = prepared.sums(outcome)
+    assert (sums is not None) == found.record.validity.valid == valid
+    if sums is not None:
+        record = found.record.with_jobs(found.jobs)
+        assert record.cpu is not None
+        ending = {"last_done_s": record.last_done_s, "cpu_busy_s": record.cpu.busy_s}
+        assert sums == {**(record.sums or {}), **ending}
+        assert sums["jobs"] > 0 and sums["last_done_s"] > 0
+        assert record.run["load"] == prepared.resolved.run.load
+    assert prepared.sums(None) is None
 
 
 def test_rates_of_a_sustained_load_are_over_its_whole_time(tmp_path: Path) -> None:

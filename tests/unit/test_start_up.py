@@ -175,6 +175,14 @@ def test_a_report_imports_no_bokeh(tmp_path: Path) -> None:
     assert not modules & {"numpy.f2py", "pyarrow.dataset", "scipy.sparse", "scipy.special"}
 
 
+def test_a_drive_runs_without_what_fits_one(tmp_path: Path) -> None:
+    """scipy's least squares takes longer to import than a drive's run takes."""
+    words = ("drive", "run", "samsung-870-evo-1tb", "--runtime", "0.1")
+    modules = imported(tmp_path, *words)
+    assert "headrace.drives" in modules
+    assert not {each for each in modules if each.startswith("scipy")}
+
+
 PACKAGES = (engine, faults, launchers, meters, probes, targets, workloads)
 
 

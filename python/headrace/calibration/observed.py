@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.records.interference import Interference
-from headrace.records.trial_record import TrialRecord
 
 
 @dataclass(frozen=True)
@@ -81,20 +80,6 @@ def _served_s(row: Mapping[str, object]) -> float | None:
     if simulated and isinstance(busy_s, float) and isinstance(jobs_s, (int, float)):
         return max(0.0, busy_s - jobs_s)
     return None
-
-
-def of_record(record: TrialRecord) -> ObservedCell | None:
-    """Return a simulated trial with its sums."""
-    return observed(
-        {
-            **(record.sums or {}),
-            "last_done_s": record.last_done_s,
-            "load": record.run.get("load"),
-            "engine": record.engine,
-            "interference": record.interference,
-            "cpu_busy_s": None if record.cpu is None else record.cpu.busy_s,
-        }
-    )
 
 
 def mean(trials: Sequence[ObservedCell]) -> ObservedCell:

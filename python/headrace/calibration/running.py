@@ -13,7 +13,7 @@ from headrace.analysis.read import Records
 from headrace.calibration.cells import CalibrationPlan
 from headrace.calibration.choices import choices
 from headrace.calibration.fitting import MeasuredCell, SiteFit, fit
-from headrace.calibration.observed import ObservedCell, mean, observed, of_record
+from headrace.calibration.observed import ObservedCell, mean, observed
 from headrace.calibration.parameters import (
     ModelledCell,
     as_calibration,
@@ -116,10 +116,11 @@ class SimulatedCells:
         seen: dict[int, ObservedCell] = {}
 
         def finished(number: int, outcome: str | None, refusal: ScenarioRefusal | None) -> bool:
-            made = runs[number][1].simulated(outcome, refusal)
-            cell = of_record(made.record.with_jobs(made.jobs))
-            if made.record.validity.valid and cell is not None:
-                seen[number] = cell
+            prepared = runs[number][1]
+            if (sums := prepared.sums(outcome)) is not None:
+                cell = observed({**sums, "load": prepared.resolved.run.load, "engine": "simulate"})
+                if cell is not None:
+                    seen[number] = cell
             return not self._cancelled()
 
         Cores().run([text for _, _, text in runs], finished, self._cancelled)

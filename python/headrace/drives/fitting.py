@@ -20,7 +20,6 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import least_squares
 
 from headrace.catalog import CatalogEntry
 from headrace.drives.fio import Observed, read_fio_results
@@ -465,6 +464,8 @@ def _least(
         if logs is None:
             return np.full(count, 10.0)
         return np.append(logs, _pull(free, stated, at))
+
+    from scipy.optimize import least_squares  # a quarter of a second, for fits alone
 
     count = len(_logs(table, observed)) + len(free)
     inside = np.clip(start, 0.01, 0.99)

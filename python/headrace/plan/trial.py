@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Trial:
     whole_plot: int
     """Number of its whole plot: trials that share one set-up of the target."""
 
-    @property
+    @cached_property
     def cell(self) -> str:
         """Identifier that the repeats of a cell share: 12 hexadecimal digits."""
         point = {"target": self.target, "workload": self.workload, "levels": self.levels}

@@ -10,7 +10,6 @@ from headrace.engine.simulate.scenario import NODE
 from headrace.records.trial_record import TrialRecord
 from headrace.reproduce.cells import ObtainedCell, ObtainedCells
 
-NODES = 3
 CORES = 4
 DRIVE = {"hdd": "wd-wd3200bekt", "ssd": "corsair-f40"}
 FILESYSTEMS = ("ext3", "ext4", "xfs")

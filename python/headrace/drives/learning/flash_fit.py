@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import least_squares
 
 from headrace.drives.learning.device import UNIT, LearntDevice, Say
 from headrace.drives.learning.flash_layouts import (
@@ -158,6 +157,8 @@ def _fit(
     device: LearntDevice, layout: FlashLayout, start: Values, measured: Measured, evaluations: int
 ) -> FlashFit:
     """Return the values with which the model of a layout meets the loads best."""
+    from scipy.optimize import least_squares  # a quarter of a second, for fits alone
+
     one_us = measured[ScriptLoad(UNIT, 1)].p50_s * 1e6
     low = np.log([0.02 * one_us, 100.0, 0.02 * one_us, 1e6, 1e6])
     high = np.log([1.1 * one_us, 2e7, 1.1 * one_us, 1e11, 1e11])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
 from headrace.engine import identity
 from headrace.engine.inventory import NODE
@@ -151,6 +152,39 @@ def block_series(outcome: SimulatedOutcome) -> list[BlockRow]:
     return rows
 
 
+@dataclass(frozen=True)
+class SimulatedEnding:
+    """How the jobs of a simulated trial ended."""
+
+    ends_s: list[float]
+    """Of the jobs that succeeded."""
+    last_done_s: float
+    injected: list[FaultRecord]
+    reasons: list[Reason]
+    """Why the trial is invalid."""
+
+    @property
+    def valid(self) -> bool:
+        """Whether jobs succeeded, and nothing makes the trial invalid."""
+        return bool(self.ends_s) and not self.reasons
+
+
+def ending_of(
+    resolved: Resolved, outcome: SimulatedOutcome, rows: Sequence[JobRow]
+) -> SimulatedEnding:
+    """Return how a trial ended; `rows` are its jobs."""
+    end_s = outcome["end_ns"] * 1e-9
+    ends_s = [row["end_s"] for row in rows if row["exit"] == "ok"]
+    cut_off = [row["end_s"] for row in rows if row["cause"] == LOAD_OVER] if ends_s else []
+    injected = fired(resolved, outcome, end_s)
+    return SimulatedEnding(
+        ends_s,
+        max([*ends_s, *cut_off], default=end_s),
+        injected,
+        _reasons(outcome, injected),
+    )
+
+
 def record_of(
     study: Study,
     trial: Trial,
@@ -169,10 +203,8 @@ def record_of(
     """
     warnings = tuple(Reason(code=NOT_MODELLED, text=text) for text in not_modelled)
     end_s = outcome["end_ns"] * 1e-9
-    injected = fired(resolved, outcome, end_s)
-    reasons = _reasons(outcome, injected)
-    ends = [row["end_s"] for row in rows if row["exit"] == "ok"]
-    cut_off = [row["end_s"] for row in rows if row["cause"] == LOAD_OVER] if ends else []
+    ending = ending_of(resolved, outcome, rows)
+    ends = ending.ends_s
     nodes = [host for host in outcome["hosts"] if host["slots"] > 0]
     which = identity(study, trial, resolved)
     which["run"]["nodes"] = len(nodes)
@@ -188,11 +220,11 @@ def record_of(
         cause=None if ends else (outcome["broken_off"] or "no job ended"),
         duration_s=end_s,
         stonewall_s=min(ends, default=0.0),
-        last_done_s=max([*ends, *cut_off], default=end_s),
+        last_done_s=ending.last_done_s,
         location={"devices": [f"{drive.host}/{drive.volume}" for drive in own]},
         device=_device(own),
         drives=drives,
-        cpu=_cpu(nodes, end_s),
+        cpu=cpu_of(nodes, end_s),
         energy=completed(_energy(outcome, drives, resolved), resolved.site, inventory, end_s),
         inventory=inventory,
         node_facts=tuple(_facts(node) for node in nodes),
@@ -201,10 +233,8 @@ def record_of(
             "services": outcome["services"],
             "simulator": outcome["counters"],
         },
-        validity=Validity(
-            valid=bool(ends) and not reasons, reasons=tuple(reasons), warnings=warnings
-        ),
-        faults=tuple(injected),
+        validity=Validity(valid=ending.valid, reasons=tuple(ending.reasons), warnings=warnings),
+        faults=tuple(ending.injected),
         packets=_packets(outcome),
     )
 
@@ -273,7 +303,8 @@ def failed_record(
     )
 
 
-def _cpu(nodes: list[SimulatedHost], end_s: float) -> CpuTotals:
+def cpu_of(nodes: list[SimulatedHost], end_s: float) -> CpuTotals:
+    """Return the CPU totals of nodes up to `end_s`."""
     busy_s = sum(host["busy_core_ns"] for host in nodes) * 1e-9
     cores = sum(host["cores"] for host in nodes)
     return CpuTotals(cores=cores, busy_s=busy_s, idle_s=cores * end_s - busy_s, iowait_s=0.0)

@@ -11,7 +11,14 @@ from headrace import workloads as workload_package
 from headrace.engine.inventory import modelled_inventory, volumes_of
 from headrace.engine.modelled_power import of_simulation, power_rows
 from headrace.engine.simulate.outcome import SimulatedOutcome
-from headrace.engine.simulate.recording import block_series, failed_record, job_rows, record_of
+from headrace.engine.simulate.recording import (
+    block_series,
+    cpu_of,
+    ending_of,
+    failed_record,
+    job_rows,
+    record_of,
+)
 from headrace.engine.simulate.scenario import scenario_of
 from headrace.engine.simulate.simulator import ScenarioRefusal
 from headrace.errors import HeadraceError
@@ -19,6 +26,7 @@ from headrace.meters.sampling import PowerRow
 from headrace.plan.trial import Trial
 from headrace.records.inventory import Inventory
 from headrace.records.rows import BlockRow, JobRow
+from headrace.records.sums import job_sums
 from headrace.records.trial_record import JsonObject, TrialRecord
 from headrace.study.model import Study
 from headrace.study.resolve import Resolved, resolve
@@ -100,8 +108,7 @@ class PreparedTrial:
             cause = f"{field}: given {given}" + (f", allowed: {allowed}" if allowed else "")
             failed = failed_record(self.study, self.trial, self.resolved, cause, _environment())
             return SimulatedTrial(failed, [], [], [])
-        values: SimulatedOutcome = json.loads(outcome)
-        rows = job_rows(self.trial, values, local=not values["services"])
+        values, rows = self._rows(outcome)
         record = record_of(
             self.study,
             self.trial,
@@ -117,6 +124,25 @@ class PreparedTrial:
         activity = of_simulation(rows, block)
         power = power_rows(record.energy, record.inventory, activity, record.duration_s)
         return SimulatedTrial(record, rows, block, power)
+
+    def sums(self, outcome: str | None) -> dict[str, float] | None:
+        """Return the sums over the jobs of a valid trial, its `last_done_s`, and the `cpu_busy_s` of
+        its nodes; else None.
+
+        They are those of its record, of which a fit of hundreds of trials needs no more.
+        """
+        if outcome is None:
+            return None
+        values, rows = self._rows(outcome)
+        ending = ending_of(self.resolved, values, rows)
+        if not ending.valid:
+            return None
+        busy_s = cpu_of([host for host in values["hosts"] if host["slots"] > 0], 0.0).busy_s
+        return {**job_sums(rows), "last_done_s": ending.last_done_s, "cpu_busy_s": busy_s}
+
+    def _rows(self, outcome: str) -> tuple[SimulatedOutcome, list[JobRow]]:
+        values: SimulatedOutcome = json.loads(outcome)
+        return values, job_rows(self.trial, values, local=not values["services"])
 
     @cached_property
     def _holding(self) -> frozenset[tuple[str, str]]:

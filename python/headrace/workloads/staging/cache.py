@@ -82,10 +82,6 @@ class NodeCache:
                     # again.
                     return Taken(hit, copied, took_s, evicted, self._link(entry, place))
 
-    def bytes_held(self) -> int:
-        """Return the bytes of complete files and of those being fetched."""
-        return sum(size for _, size, _ in self._files())
-
     def _files(self) -> list[tuple[int, int, Path]]:
         """Return (last use in ns, bytes, path) of every file and of reserved space.
 
