@@ -378,6 +378,18 @@ def test_reports_of_a_watch_lead_with_efficiency(tmp_path: Path) -> None:
     assert findings.headline == {"watched": "efficiency"}
 
 
+def test_a_recorded_job_that_waits_for_timers_is_not_limited_by_the_cache(
+    sleeper: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    folder = tmp_path / "a day"
+    finder = PidFinder([str(sleeper.pid)])
+    with Watcher(finder, samples_per_s=400) as watcher, Recorder(folder, 0.4) as recorder:
+        for _ in range(4):
+            recorder.add(watcher.watch(0.2))
+    ((point,),) = [curve.points for curve in find(read_records(folder)).curves]
+    assert point.limit.kind == "sleep" and "timer" in point.limit.evidence
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -17,7 +17,9 @@ LimitKind = Literal[
     "device latency",
     "device bandwidth",
     "network",
+    "memory",
     "cache",
+    "sleep",
     "idle",
     "unknown",
 ]

@@ -53,18 +53,23 @@ def limit_of(
     moved_share: float | None,
     running: int,
     cores: int | None,
+    named: Mapping[str, float] | None = None,
 ) -> Limit:
     """Return the bottleneck.
 
     `ledger` holds the shares of wall time; `bound` is the job efficiency at or above which jobs
     count as fed; `moved_share` is the device's bytes over the bytes that jobs requested, None when
-    unknown; `running` jobs ran concurrently on `cores` cores, over all nodes. At or above the bound
-    the CPU is the bottleneck; below it, the largest wait.
+    unknown; `running` jobs ran concurrently on `cores` cores, over all nodes. `named`: what samples
+    of a watch say of `other`, as shares of wall time: `memory`, or what the jobs slept for. At or
+    above the bound the CPU is the bottleneck; below it, the largest wait.
     """
     on_cpu = ledger["on_cpu"]
     if on_cpu >= bound:
         return Limit("cpu", on_cpu, f"Jobs computed {on_cpu:.0%} of their time.")
     waits = {name: ledger[name] for name in ("wait_cpu", "wait_block", "wait_network", "other")}
+    asleep_for = dict(named or {})
+    waits["memory"] = asleep_for.pop("memory", 0.0)
+    waits["other"] = max(0.0, waits["other"] - waits["memory"])
     largest = max(waits, key=lambda name: waits[name])
     share = waits[largest]
     if largest == "wait_cpu":
@@ -82,6 +87,22 @@ def limit_of(
         )
     if largest == "wait_block":
         return _device_limit(share, f"Jobs waited for block I/O {share:.0%} of their time", device)
+    if largest == "memory":
+        return Limit("memory", share, f"Jobs waited for memory {share:.0%} of their time.")
+    return _other_limit(share, asleep_for, device, moved_share)
+
+
+def _other_limit(
+    share: float,
+    asleep_for: Mapping[str, float],
+    device: DeviceLoad | None,
+    moved_share: float | None,
+) -> Limit:
+    """Return the bottleneck of jobs that were neither on a CPU nor in a wait of the ledger."""
+    if sum(asleep_for.values()) > share / 2:
+        longest = sorted(asleep_for, key=lambda name: -asleep_for[name])[:3]
+        parts = ", ".join(f"{name} {asleep_for[name]:.0%}" for name in longest)
+        return Limit("sleep", share, f"Jobs slept {share:.0%} of their time: {parts}.")
     # Time that no kernel counter explains: sleep in the program, or I/O that is not charged to the
     # job.
     slept = (

@@ -89,7 +89,13 @@ def make_points(
                 metrics=estimates[index],
                 ledger=shares,
                 limit=limit_of(
-                    shares, options.efficiency, load, moved, running, _cores(first["cpu_cores"])
+                    shares,
+                    options.efficiency,
+                    load,
+                    moved,
+                    running,
+                    _cores(first["cpu_cores"]),
+                    _named([columns["results"][row] for row in rows]),
                 ),
                 provenance=first["provenance"],
                 invalid=lost.invalid,
@@ -102,6 +108,18 @@ def make_points(
             )
         )
     return points
+
+
+def _named(results: Iterable[Mapping[str, Any] | None]) -> dict[str, float]:
+    """Return what records of a watch say of `other`, as shares of the wall time of all jobs."""
+    wall_s, named_s = 0.0, dict[str, float]()
+    for each in results:
+        told = (each or {}).get("watched")
+        if told is not None:
+            wall_s += told["wall_s"]
+            for name, spent_s in told["other_s"].items():
+                named_s[name] = named_s.get(name, 0.0) + spent_s
+    return {name: spent_s / wall_s for name, spent_s in named_s.items()} if wall_s else {}
 
 
 def _running(first: TrialRow) -> int:

@@ -292,7 +292,7 @@ def _growth_sentence(curve: Curve, growth: Growth, with_note: str, confidence: s
             else f"more add nothing (up to {last} were tried)"
         )
         said = f"{gives} at {most}{with_note}: {clients} {reach} it{unsure}, {then}."
-    if growth.why in ("unknown", "idle"):
+    if growth.why in ("unknown", "idle", "sleep"):
         return said
     theirs = (
         " (the clients set this limit, not the storage)" if growth.why.startswith("cpu") else ""

@@ -53,7 +53,9 @@ _LIMITS: dict[str, str] = {
     "device latency": "jobs wait for device latency",
     "device bandwidth": "jobs share a device at its full bandwidth",
     "network": "jobs wait for the network",
+    "memory": "jobs wait for memory",
     "cache": "jobs are fed by the page cache",
+    "sleep": "jobs sleep for time, or for other threads and programs",
     "idle": "slots stand idle",
     "unknown": "what jobs wait for is not known",
 }

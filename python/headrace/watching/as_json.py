@@ -68,30 +68,33 @@ def _group(use: GroupUse) -> dict[str, object]:
 
 def _used(used: Used) -> dict[str, object]:
     ledger, moved = used.ledger, used.moved
-    waits_s = ledger.by_kind_s
+    on_cpu_s, wait_cpu_s, block_s, network_s, memory_s, other_s = ledger.parts_s
+    read, written = moved.read, moved.written
     return {
         "wall_s": ledger.wall_s,
         "cpu_s": used.cpu_s,
         "user_s": used.user_s,
         "system_s": used.system_s,
-        "on_cpu_s": ledger.on_cpu_s,
-        "wait_cpu_s": ledger.wait_cpu_s,
-        "wait_block_s": waits_s["block"],
-        "wait_network_s": waits_s["network"],
-        "wait_memory_s": waits_s["memory"],
-        "other_s": ledger.other_s,
+        "on_cpu_s": on_cpu_s,
+        "wait_cpu_s": wait_cpu_s,
+        "wait_block_s": block_s,
+        "wait_network_s": network_s,
+        "wait_memory_s": memory_s,
+        "other_s": other_s,
         "uncertainty_s": ledger.uncertainty_s,
         "waits": [
             {"kind": wait.kind, "place": wait.place, "s": seconds}
             for wait, seconds in sorted(ledger.waits_s.items(), key=lambda each: -each[1])
-        ],
+        ]
+        if ledger.waits_s
+        else [],
         "idle": ledger.idle_s,
         "efficiency": used.cpu_s / ledger.wall_s if ledger.wall_s else None,
         "samples": used.samples,
-        "bytes_requested": moved.read + moved.written,
-        "bytes_read": moved.read,
+        "bytes_requested": read + written,
+        "bytes_read": read,
         "bytes_served": moved.served,
-        "bytes_written": moved.written,
+        "bytes_written": written,
         "bytes_storage_read": moved.storage_read,
         "bytes_storage_written": moved.storage_written,
         "read_calls": moved.read_calls,

@@ -20,16 +20,18 @@ def client_metrics(clients: Iterable[ClientSample]) -> list[Metric]:
         labels=[*_PLACE, "operation"],
     )
     moved = CounterMetricFamily(
-        "headrace_watch_client_bytes", "Their bytes", labels=[*_PLACE, "operation"]
+        "headrace_watch_client_bytes",
+        "Bytes of operations of a client of network storage",
+        labels=[*_PLACE, "operation"],
     )
     seconds = CounterMetricFamily(
         "headrace_watch_client_operation_seconds",
-        "Their times from call to end, summed",
+        "Times of operations of a client of network storage from call to end, summed",
         labels=[*_PLACE, "operation"],
     )
     round_trips = CounterMetricFamily(
         "headrace_watch_client_round_trip_seconds",
-        "Part of these between request and reply (NFS)",
+        "Part of the times of operations between request and reply (NFS)",
         labels=[*_PLACE, "operation"],
     )
     waiting = GaugeMetricFamily(

@@ -27,6 +27,8 @@ from headrace.watching.sources import lacks, sources
 from headrace.watching.used import JobSample, Used
 
 _NONE: frozenset[int] = frozenset()
+_ROUNDED = 2
+"""Clock ticks by which the CPU time of two readings may be too long: each sum is rounded down."""
 _GROUPS_S = 5.0
 """Time between two looks into control groups while no process starts: one may be moved there."""
 
@@ -49,6 +51,8 @@ class JobMeter:
         self.states: Counter[State] = Counter()
         """Samples since the last look; the watcher adds them."""
         self.running_samples = 0
+        self.still = True
+        """Whether no thread ran before the last look: they may be stopped."""
         self._taskstats = taskstats
         self.delays = False
         """Whether the kernel counts block I/O waits of processes that start now."""
@@ -57,6 +61,8 @@ class JobMeter:
         """Bytes of processes that ended and whose parents do not have them."""
         self._moved = Moved()
         self._estimate = WaitEstimate()
+        self._born_ns: dict[int, int] = {}
+        """When the processes began that started since the last look, on the monotonic clock."""
         self._began_ns = 0
         self._last_ns = 0
         self._misplaced = misplaced
@@ -155,6 +161,7 @@ class JobMeter:
                 self._refaults_seen = True
                 last.blame_memory(refaults)
         self._readings, self._last_ns = now, now_ns
+        self.still = not last.spent.run_ns
         return self._sample(last, group)
 
     def _take(
@@ -221,13 +228,19 @@ class JobMeter:
     def _older(
         self, before: dict[int, ProcessReading], now: dict[int, ProcessReading]
     ) -> dict[int, ProcessReading]:
-        """Return the readings of new processes that ran before the job was watched."""
-        began_ticks = (self._began_ns + _boot_offset_ns()) // NS_PER_TICK
-        return {
-            pid: now[pid]
-            for pid in now.keys() - before.keys()
-            if (start_ticks(pid) or began_ticks) < began_ticks - 1
-        }
+        """Return the readings of new processes that ran before the job was watched. Note when the
+        others began."""
+        offset_ns = _boot_offset_ns()
+        began_ticks = (self._began_ns + offset_ns) // NS_PER_TICK
+        older: dict[int, ProcessReading] = {}
+        self._born_ns.clear()
+        for pid in now.keys() - before.keys():
+            ticks = start_ticks(pid)
+            if ticks is not None and ticks < began_ticks - 1:
+                older[pid] = now[pid]
+            elif ticks is not None:
+                self._born_ns[pid] = ticks * NS_PER_TICK - offset_ns
+        return older
 
     # -- times --
 
@@ -240,11 +253,11 @@ class JobMeter:
             return False
         wall_ns, run_ns, wait_ns = last.spent.wall_ns, 0, 0
         if reading is not earlier:
-            run_ns = max(0, reading.run_ns - earlier.run_ns, _ticks_ns(reading, earlier))
-            run_ns += (reading.ended_ticks - earlier.ended_ticks) * NS_PER_TICK
-            wait_ns = max(0, reading.wait_cpu_ns - earlier.wait_cpu_ns)
             user = reading.user_ticks - earlier.user_ticks
             ticks = user + reading.system_ticks - earlier.system_ticks
+            run_ns = max(0, reading.run_ns - earlier.run_ns, (ticks - _ROUNDED) * NS_PER_TICK)
+            run_ns += (reading.ended_ticks - earlier.ended_ticks) * NS_PER_TICK
+            wait_ns = max(0, reading.wait_cpu_ns - earlier.wait_cpu_ns)
             last.user_s = run_ns * (user / ticks if ticks else 1.0) / 1e9
             last.system_s = run_ns / 1e9 - last.user_s
         lived_ns = max(wall_ns * reading.threads, run_ns + wait_ns)
@@ -278,6 +291,9 @@ class JobMeter:
         )
         spent, lived_ns = Times(), 0
         for pid, (times, lived) in parts.items():
+            if pid not in before and pid in self._born_ns:
+                age_ns = self._last_ns + wall_ns - self._born_ns[pid] + NS_PER_TICK
+                lived = min(lived, lived * age_ns // wall_ns) if wall_ns else lived
             possibly, plausible = possible(times, lived)
             self._believed &= plausible
             reading, earlier = now.get(pid), before.get(pid)
@@ -424,7 +440,7 @@ def _ticks_ns(reading: ProcessReading, earlier: ProcessReading | None) -> int:
     ticks = reading.user_ticks + reading.system_ticks
     if earlier is not None:
         ticks -= earlier.user_ticks + earlier.system_ticks
-    return (ticks - 2) * NS_PER_TICK  # each of the two sums is rounded down
+    return (ticks - _ROUNDED) * NS_PER_TICK
 
 
 def _split(before: dict[int, ProcessReading], now: dict[int, ProcessReading]) -> tuple[int, int]:

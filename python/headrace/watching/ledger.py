@@ -42,6 +42,8 @@ class State(NamedTuple):
     """Whether the kernel counts this wait as block I/O (the thread sleeps in io_schedule)."""
 
 
+PARTS = ("on_cpu", "wait_cpu", "wait_block", "wait_network", "wait_memory", "other")
+"""Of the wall time."""
 UNKNOWN_STORAGE = StorageWait("block", "")
 YIELDING = ("poll", "idle", "pipe")
 """Kinds that explain only what is left of the wall time, the first before the next. A process at a
@@ -98,10 +100,12 @@ class Spent(msgspec.Struct):
         self.wall_ns += other.wall_ns
         self.run_ns += other.run_ns
         self.wait_cpu_ns += other.wait_cpu_ns
-        for wait, amount in other.waits_ns.items():
-            self.waits_ns[wait] = self.waits_ns.get(wait, 0.0) + amount
-        for wait, amount in other.yielding_ns.items():
-            self.yielding_ns[wait] = self.yielding_ns.get(wait, 0.0) + amount
+        if other.waits_ns:
+            for wait, amount in other.waits_ns.items():
+                self.waits_ns[wait] = self.waits_ns.get(wait, 0.0) + amount
+        if other.yielding_ns:
+            for wait, amount in other.yielding_ns.items():
+                self.yielding_ns[wait] = self.yielding_ns.get(wait, 0.0) + amount
         self.variance_ns2 += other.variance_ns2
 
     def remove(self, other: Spent) -> None:
@@ -109,9 +113,12 @@ class Spent(msgspec.Struct):
         self.wall_ns -= other.wall_ns
         self.run_ns -= other.run_ns
         self.wait_cpu_ns -= other.wait_cpu_ns
-        take_away(self.waits_ns, other.waits_ns)
-        take_away(self.yielding_ns, other.yielding_ns)
-        self.variance_ns2 = max(0.0, self.variance_ns2 - other.variance_ns2)
+        if other.waits_ns:
+            take_away(self.waits_ns, other.waits_ns)
+        if other.yielding_ns:
+            take_away(self.yielding_ns, other.yielding_ns)
+        if other.variance_ns2:
+            self.variance_ns2 = max(0.0, self.variance_ns2 - other.variance_ns2)
 
     @property
     def lost_s(self) -> float:
@@ -129,9 +136,15 @@ class Spent(msgspec.Struct):
 
     def ledger(self) -> JobLedger:
         """Return the ledger, whose parts add up to the wall time."""
-        counted = self.run_ns + self.wait_cpu_ns + sum(self.waits_ns.values())
-        scale = min(1.0, self.wall_ns / counted) / 1e9 if counted else 0.0
-        waits_s = {wait: amount * scale for wait, amount in self.waits_ns.items() if amount > 0}
+        counted: float = self.run_ns + self.wait_cpu_ns
+        if self.waits_ns:
+            counted += sum(self.waits_ns.values())
+        scale = 0.0
+        if counted:
+            scale = 1e-9 if counted <= self.wall_ns else self.wall_ns / counted / 1e9
+        waits_s = {}
+        if self.waits_ns:
+            waits_s = {wait: amount * scale for wait, amount in self.waits_ns.items() if amount > 0}
         idle_s: dict[str, float] = {}
         if self.yielding_ns:
             for wait, seconds in self._explained_s(self.wall_ns - counted):
@@ -145,7 +158,7 @@ class Spent(msgspec.Struct):
             on_cpu_s=self.run_ns * scale,
             wait_cpu_s=self.wait_cpu_ns * scale,
             waits_s=waits_s,
-            uncertainty_s=math.sqrt(self.variance_ns2) * (scale or 1e-9),
+            uncertainty_s=self.variance_ns2**0.5 * (scale or 1e-9),
             idle_s=idle_s,
         )
 
@@ -154,7 +167,7 @@ class Spent(msgspec.Struct):
         if len(self.yielding_ns) == 1:  # most jobs
             for wait, ns in self.yielding_ns.items():
                 if rest_ns > 0:
-                    yield wait, min(rest_ns, ns) / 1e9
+                    yield wait, (ns if ns < rest_ns else rest_ns) / 1e9
             return
         seen = {wait.kind for wait in self.yielding_ns}
         for kind in YIELDING:
@@ -215,18 +228,26 @@ class JobLedger(msgspec.Struct, frozen=True):
         return max(0.0, self.wall_s - self.on_cpu_s - self.lost_s)
 
     @property
+    def parts_s(self) -> tuple[float, float, float, float, float, float]:
+        """The parts in the order of `PARTS`."""
+        on_cpu_s, wait_cpu_s, lost_s = self.on_cpu_s, self.wait_cpu_s, self.wait_cpu_s
+        block_s = network_s = memory_s = 0.0
+        for (kind, _), amount in self.waits_s.items():
+            lost_s += amount
+            if kind == "block":
+                block_s += amount
+            elif kind == "network":
+                network_s += amount
+            else:
+                memory_s += amount
+        other_s = max(0.0, self.wall_s - on_cpu_s - lost_s)
+        return on_cpu_s, wait_cpu_s, block_s, network_s, memory_s, other_s
+
+    @property
     def shares(self) -> dict[str, float]:
         """The parts as shares of the wall time."""
         wall_s = self.wall_s or 1.0
-        waits_s = self.by_kind_s
-        return {
-            "on_cpu": self.on_cpu_s / wall_s,
-            "wait_cpu": self.wait_cpu_s / wall_s,
-            "wait_block": waits_s["block"] / wall_s,
-            "wait_network": waits_s["network"] / wall_s,
-            "wait_memory": waits_s["memory"] / wall_s,
-            "other": self.other_s / wall_s,
-        }
+        return {part: spent / wall_s for part, spent in zip(PARTS, self.parts_s, strict=True)}
 
     @property
     def longest_wait(self) -> str:

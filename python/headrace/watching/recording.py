@@ -165,7 +165,7 @@ class Recorder:
             duration_s=length_s,
             stonewall_s=length_s,
             last_done_s=length_s,
-            results={"waits_s": _waits([used.ledger for _, used, _ in self._used.values()])},
+            results=_results_of([used.ledger for _, used, _ in self._used.values()]),
         )
 
 
@@ -203,8 +203,22 @@ def _results(job: JobSample, ledger: JobLedger) -> JsonObject:
     return {
         "name": job.name,
         "wait_memory_s": ledger.wait_memory_s,
+        "idle_s": ledger.idle_s,
         "waits_s": _waits([ledger]),
         "sources": job.sources,
+    }
+
+
+def _results_of(ledgers: list[JobLedger]) -> JsonObject:
+    """Return the results of a window. Its limit follows from `watched`: the wall time of all jobs,
+    and what is known of their `other_s`."""
+    other_s: dict[str, float] = {"memory": sum(ledger.wait_memory_s for ledger in ledgers)}
+    for ledger in ledgers:
+        for word, spent_s in ledger.idle_s.items():
+            other_s[word] = other_s.get(word, 0.0) + spent_s
+    return {
+        "waits_s": _waits(ledgers),
+        "watched": {"wall_s": sum(ledger.wall_s for ledger in ledgers), "other_s": other_s},
     }
 
 

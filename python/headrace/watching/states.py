@@ -57,31 +57,41 @@ RUNNING = State(StorageWait("cpu", ""))
 IDLE = State(None)
 _AT_PIPE = State(StorageWait("pipe", "a pipe"))
 _EVENTS = State(StorageWait("idle", "events"))
+_STOPPED = State(StorageWait("idle", "SIGCONT"))
 _FOR = {name: State(StorageWait("idle", name)) if name else IDLE for name in _IDLE_CALLS.values()}
+_OF_CHILDREN = ("", "a signal")
 
 
 class StateReader:
-    """Reads the states of threads. `denied` tells whether a system call could not be read."""
+    """Reads the states of threads. `denied` tells whether a system call could not be read,
+    `for_child` whether the thread waits for something that a child of its process may give."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
         self._polls = Polls(places.peers)
         self.denied = False
+        self.for_child = False
 
-    def read(self, pid: int, reader: ProcessReader, thread: int) -> State:
-        """Return what a thread does now. Raises OSError when it has ended."""
+    def read(self, pid: int, reader: ProcessReader, thread: int, *, still: bool = False) -> State:
+        """Return what a thread does now. Raises OSError when it has ended.
+
+        `still`: it may be stopped, which its system call does not tell.
+        """
+        self.for_child = False
         # Most threads sleep in a call that says all: the state is read only for the others.
         words = self._call_words(reader, thread)
+        if still and _letter(reader, thread) in b"Tt":
+            return _STOPPED if thread == pid else IDLE
         if words is not None and (call := words[0]) in _IDLE_CALLS:
+            self.for_child = _IDLE_CALLS[call] in _OF_CHILDREN
             return _FOR[_IDLE_CALLS[call]] if thread == pid else IDLE
         if words is not None and words[0] in POLLS:
             return self._polling(pid, reader, thread, words)
-        fields = reader.read_thread(thread, "stat")
-        letter = fields[fields.rindex(b")") + 2 :][:1]
+        letter = _letter(reader, thread)
         if letter == b"R":
             return RUNNING
         if letter not in (b"S", b"D"):
-            return IDLE
+            return _STOPPED if letter in b"Tt" and thread == pid else IDLE
         if words is not None and words[0] == b"running":  # it fell asleep in between
             words = self._call_words(reader, thread)
         if letter == b"S":
@@ -113,7 +123,10 @@ class StateReader:
         wait = self._places.of_descriptor(pid, call[1])
         if wait is not None and wait.kind == "network":
             return State(wait)
-        return _AT_PIPE if thread == pid and self._places.is_pipe(pid, call[1]) else IDLE
+        if thread != pid or not self._places.is_pipe(pid, call[1]):
+            return IDLE
+        self.for_child = True
+        return _AT_PIPE
 
     def _polling(self, pid: int, reader: ProcessReader, thread: int, words: list[bytes]) -> State:
         """Return what a poll waits for. One of a library's thread, while the program itself sleeps
@@ -124,6 +137,7 @@ class StateReader:
             first = self._call_words(reader, pid)
             if first is None or _IDLE_CALLS.get(first[0]) != "timer":
                 return State(StorageWait("poll", server))
+        self.for_child = True
         return _EVENTS if thread == pid else IDLE
 
     def _uninterruptible(
@@ -160,6 +174,12 @@ class StateReader:
             if words is not None and (path := path_of(pid, words)) is not None:
                 return self._places.of_path(pid, path)
         return None
+
+
+def _letter(reader: ProcessReader, thread: int) -> bytes:
+    """Return the state of a thread (proc(5)). Raises OSError when it has ended."""
+    fields = reader.read_thread(thread, "stat")
+    return fields[fields.rindex(b")") + 2 :][:1]
 
 
 def _function(reader: ProcessReader, thread: int) -> bytes:

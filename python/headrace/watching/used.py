@@ -29,7 +29,7 @@ class Used(msgspec.Struct):
         self.user_s += other.user_s
         self.system_s += other.system_s
         self.samples += other.samples
-        for wait, amount in other.counted_ns.items():
+        for wait, amount in other.counted_ns.items() if other.counted_ns else ():
             self.counted_ns[wait] = self.counted_ns.get(wait, 0.0) + amount
 
     def remove(self, other: Used) -> None:
@@ -39,7 +39,8 @@ class Used(msgspec.Struct):
         self.user_s -= other.user_s
         self.system_s -= other.system_s
         self.samples -= other.samples
-        take_away(self.counted_ns, other.counted_ns)
+        if other.counted_ns:
+            take_away(self.counted_ns, other.counted_ns)
 
     def plus(self, other: Used) -> Used:
         """Return the sum with another interval; both stay as they are."""

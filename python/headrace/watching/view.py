@@ -16,16 +16,8 @@ _NAME = 22
 _WIDTH = 80
 _FOREIGN_BYTES_PER_S = 100e3
 """Less is what any node does all the time."""
-_WIDTHS = {
-    "on_cpu": 5,
-    "wait_cpu": 6,
-    "wait_block": 5,
-    "wait_network": 5,
-    "wait_memory": 5,
-    "other": 5,
-}
-"""Of the shares by part, without the percent sign."""
-_SHARES = "".join(f"%({part}){width}.0f%%" for part, width in _WIDTHS.items())
+_ROW = f"%-{_NAME}s %5.0f%%%6.0f%%%5.0f%%%5.0f%%%5.0f%%%5.0f%%  %8s %s"
+"""Name, shares by part, rate, and what is waited for."""
 _HEADING = (
     f"{'job':<{_NAME}} {'on CPU':>6}{'no CPU':>7}{'block':>6}{'netw.':>6}{'mem.':>6}{'other':>6}"
     f"  {'read':>8} waits for"
@@ -64,13 +56,12 @@ def table(rows: Sequence[tuple[JobSample, Used]], most: int) -> list[str]:
 
 def _row(job: JobSample, used: Used) -> str:
     ledger = used.ledger
-    parts = ledger.shares
     name = job.name if len(job.name) <= _NAME else f"{job.name[: _NAME - 1]}…"
-    rate = used.moved.served / ledger.wall_s if ledger.wall_s else 0.0
-    cells = _SHARES % {part: 100 * share for part, share in parts.items()}
+    wall_s = ledger.wall_s or 1.0
+    shares = [100 * part / wall_s for part in ledger.parts_s]
     place = ledger.longest_wait
     place = place if len(place) <= 12 else f"…{place[-11:]}"
-    return f"{name:<{_NAME}} {cells}  {_rate(rate):>8} {place}".rstrip()
+    return (_ROW % (name, *shares, _rate(used.moved.served / wall_s), place)).rstrip()
 
 
 def _rate(rate: float) -> str:

@@ -26,14 +26,13 @@ from headrace.watching.foreign_io import ForeignIo
 from headrace.watching.job import JobMeter
 from headrace.watching.own_groups import MovedBytes
 from headrace.watching.places import Places
-from headrace.watching.process import ProcessReader, read_processes
+from headrace.watching.process import read_processes
 from headrace.watching.process_table import hides_others
-from headrace.watching.states import RUNNING, StateReader
+from headrace.watching.sampling import ThreadSamples
+from headrace.watching.states import StateReader
 from headrace.watching.used import JobSample
 
 _SAMPLES_PER_S = 100.0
-_WAKE_UPS_PER_S = 2.0
-"""With many threads: a wake-up of the watch costs as much as ten samples of different threads."""
 
 
 @dataclass(frozen=True)
@@ -75,31 +74,25 @@ class Watcher:
         the standard uncertainty of a share is at most 0.5 / sqrt(samples of the job). `pressure`:
         read that of control groups, three files a job."""
         self._finder = finder
-        self._per_s = samples_per_s
         self._pressure = pressure
-        self._random = random.Random(seed)
         self._jobs: dict[str, JobMeter] = {}
         self._ended: dict[str, frozenset[int]] = {}
         self._taskstats: TaskstatsSocket | None = None
-        self._states = StateReader(Places())
+        self._samples = ThreadSamples(StateReader(Places()), samples_per_s, random.Random(seed))
         self._clients = StorageClients()
         self._foreign_io = ForeignIo()
         self._misplaced = delays_misplaced()
         self._births = Births()
         # The first process of every container and machine runs always.
         self._hidden = hides_others()
-        self._owed = 0.0
         self._last_s = 0.0
         self._cpu_s = 0.0
-        self._threads: list[tuple[JobMeter, int, ProcessReader, int]] = []
-        self._listed: tuple[list[ProcessReader], list[tuple[int, ...]]] = ([], [])
-        """The processes, with the threads of each, as they were listed."""
-        self._position = 0
         self._busy: tuple[float, float] | None = None
 
     def __enter__(self) -> Watcher:
         """Find the jobs and begin. Raises what `Finder.find` raises."""
         self._taskstats = listening_socket()
+        self._samples.lives_told = self._taskstats is not None
         try:
             self.look()
         except BaseException:
@@ -133,40 +126,12 @@ class Watcher:
         """
         before_s = interval_s
         for left_s in remaining(interval_s):
-            self._sample(before_s - left_s)
+            self._samples.take(before_s - left_s)
             before_s = left_s
             if stop() or (not self._jobs and self._finder.ends):
                 break
-            at_once = min(self._per_s / _WAKE_UPS_PER_S, max(1.0, len(self._threads) / 2))
-            # Random waits: a job with a period of its own is not always met in the same state.
-            wait_s = self._random.uniform(0.5, 1.5) * at_once / self._per_s
-            time.sleep(min(wait_s, left_s))
+            time.sleep(min(self._samples.pause_s, left_s))
         return self.look()
-
-    # -- samples --
-
-    def _sample(self, span_s: float) -> None:
-        """Sample as many threads as the time since the last samples allows."""
-        threads = len(self._threads)
-        if not threads:
-            return
-        self._owed += span_s * self._per_s
-        number = min(int(self._owed), threads)
-        self._owed = min(self._owed - number, 1.0)
-        states = self._states
-        for _ in range(number):
-            self._position = (self._position + 1) % threads
-            job, pid, reader, thread = self._threads[self._position]
-            states.denied = False
-            try:
-                state = states.read(pid, reader, thread)
-            except (OSError, ValueError, IndexError):  # it has ended
-                continue
-            job.denied |= states.denied
-            if state is RUNNING:
-                job.running_samples += 1
-            else:
-                job.states[state] += 1
 
     # -- looks --
 
@@ -177,7 +142,7 @@ class Watcher:
         self._find()
         of_jobs = self._owners(ended)
         samples = self._look_at_jobs(of_jobs)
-        self._list_threads()
+        self._samples.list_threads(self._jobs.values())
         clients = self._clients.look(
             next(iter(job.processes)) for job in self._jobs.values() if job.processes
         )
@@ -219,21 +184,6 @@ class Watcher:
                 del self._jobs[key]
                 self._ended[key] = job.found.pids
         return samples
-
-    def _list_threads(self) -> None:
-        """List the threads to be sampled anew, in another order, where they have changed."""
-        readers = [reader for job in self._jobs.values() for reader in job.processes.values()]
-        listed = readers, [reader.threads for reader in readers]
-        if listed == self._listed:
-            return
-        self._listed = listed
-        self._threads = [
-            (job, pid, reader, thread)
-            for job in self._jobs.values()
-            for pid, reader in job.processes.items()
-            for thread in reader.threads
-        ]
-        self._random.shuffle(self._threads)
 
     def _foreign(self, samples: Sequence[JobSample], cost_s: float) -> float | None:
         """Return the CPUs used by what is not watched since the last look."""

@@ -1,0 +1,138 @@
+"""Samples of the states of threads, of each job as often as of any other.
+
+A wake-up of the watch costs as much as ten samples, so it takes several samples of different
+threads at once where there are many.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from collections.abc import Iterable, Iterator
+from itertools import cycle
+
+from headrace.watching.job import JobMeter
+from headrace.watching.ledger import State
+from headrace.watching.process import ProcessReader
+from headrace.watching.states import RUNNING, StateReader
+
+_WAKE_UPS_PER_S = 2.0
+"""With many threads."""
+_MOST_CHILDREN = 16
+"""Children of a process that are looked at in one sample of it."""
+_DEEPEST = 5
+"""A shell that waits for a shell that waits … for the program that does something."""
+
+Thread = tuple[int, ProcessReader, int]
+"""Process, its files, and the thread."""
+
+
+class ThreadSamples:
+    """Takes samples of the threads that were listed last."""
+
+    def __init__(self, states: StateReader, per_s: float, chance: random.Random) -> None:
+        """`per_s`: samples of all jobs together."""
+        self._states = states
+        self._per_s = per_s
+        self._chance = chance
+        self.lives_told = False
+        """Whether the kernel reports how long each ended process lived, so that the time asleep of
+        a job contains that of short-lived children."""
+        self._owed = 0.0
+        self._listed: tuple[list[ProcessReader], list[tuple[int, ...]]] = ([], [])
+        """The processes, with the threads of each."""
+        self._turns: Iterator[tuple[JobMeter, Iterator[Thread]]] = iter(())
+        self._at_once = 0
+        """Samples of different threads that one wake-up can have."""
+
+    def list_threads(self, jobs: Iterable[JobMeter]) -> None:
+        """List the threads of jobs anew, in another order, where they have changed."""
+        jobs = [job for job in jobs if job.processes]
+        readers = [reader for job in jobs for reader in job.processes.values()]
+        listed = readers, [reader.threads for reader in readers]
+        if listed == self._listed:
+            return
+        self._listed = listed
+        turns: list[tuple[JobMeter, Iterator[Thread]]] = []
+        fewest = 0
+        for job in jobs:
+            threads = [
+                (pid, reader, thread)
+                for pid, reader in job.processes.items()
+                for thread in reader.threads
+            ]
+            if threads:
+                self._chance.shuffle(threads)
+                turns.append((job, cycle(threads)))
+                fewest = min(fewest or len(threads), len(threads))
+        self._chance.shuffle(turns)
+        self._turns = cycle(turns)
+        self._at_once = len(turns) * fewest
+
+    @property
+    def pause_s(self) -> float:
+        """A random time until the next samples: a job with a period of its own is not always met in
+        the same state."""
+        at_once = min(self._per_s / _WAKE_UPS_PER_S, max(1.0, self._at_once / 2))
+        return self._chance.uniform(0.5, 1.5) * at_once / self._per_s
+
+    def take(self, span_s: float) -> None:
+        """Take as many samples as the time since the last ones allows."""
+        if not self._at_once:
+            return
+        self._owed += span_s * self._per_s
+        number = min(int(self._owed), self._at_once)
+        self._owed = min(self._owed - number, 1.0)
+        states, turns = self._states, self._turns
+        for _ in range(number):
+            job, threads = next(turns)
+            pid, reader, thread = next(threads)
+            states.denied = False
+            try:
+                state = states.read(pid, reader, thread, still=job.still)
+                if not (states.for_child and self._add_children(job, reader)):
+                    self._add(job, state)
+            except (OSError, ValueError, IndexError):  # it has ended
+                continue
+
+    # -- children that live too briefly to be found by a look --
+
+    def _add_children(self, job: JobMeter, reader: ProcessReader, depth: int = 0) -> bool:
+        """Sample the children of a process that no look has found yet, and theirs.
+
+        Return whether they stand for their parent: where nobody tells how long they lived, the time
+        of the parent is shared out by what its children do.
+        """
+        new = [pid for pid in reader.children() if pid not in job.processes]
+        new = [pid for pid in new if job.found.follow or _same_session(pid, reader)]
+        if not new:
+            return False
+        for pid in new[:_MOST_CHILDREN] if self.lives_told else [self._chance.choice(new)]:
+            with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended
+                child = ProcessReader(pid)
+                try:
+                    self._add_child(job, pid, child, depth)
+                finally:
+                    child.close()
+        return not self.lives_told
+
+    def _add_child(self, job: JobMeter, pid: int, child: ProcessReader, depth: int) -> None:
+        state = self._states.read(pid, child, pid)
+        deeper = self._states.for_child and depth < _DEEPEST
+        if not (deeper and self._add_children(job, child, depth + 1)):
+            self._add(job, state)
+
+    def _add(self, job: JobMeter, state: State) -> None:
+        job.denied |= self._states.denied
+        if state is RUNNING:
+            job.running_samples += 1
+        else:
+            job.states[state] += 1
+
+
+def _same_session(pid: int, parent: ProcessReader) -> bool:
+    """Return whether a child belongs to the job of its parent, whose processes share a session."""
+    with contextlib.suppress(OSError):
+        return os.getsid(pid) == os.getsid(parent.threads[0])
+    return False
