@@ -88,3 +88,17 @@ def test_sizes_and_times_mean_what_they_mean_to_fio() -> None:
     assert parse_fio_seconds("500ms") == 0.5
     with pytest.raises(ValueError, match="not a size"):
         parse_fio_bytes("4x")
+
+
+def test_a_trace_of_several_devices_is_not_one_of_a_drive(tmp_path: Path) -> None:
+    """Their requests were replayed, fitted and validated as if one drive had served them all."""
+    path = tmp_path / "two devices.csv"
+    header = "time_ns,op,sector,sectors,device,response_ns\n"
+    path.write_text(f"{header}0,read,8,8,8:0,5000\n9000,read,8,8,8:16,5000\n")
+    with pytest.raises(StudyError) as raised:
+        read_trace(path)
+    said = str(raised.value)
+    assert "8:0, 8:16" in said
+    assert f"trace convert '{path}' one.csv --device 8:0" in said
+    path.write_text(f"{header}0,read,8,8,8:0,5000\n9000,read,8,8,,5000\n")
+    assert len(read_trace(path)) == 2

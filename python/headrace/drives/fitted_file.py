@@ -15,6 +15,7 @@ from tomlkit import TOMLDocument
 
 from headrace._core import ModelError, drive_check
 from headrace.catalog import CatalogEntry
+from headrace.drives.evidence import names_of
 from headrace.drives.fitting import Fit
 from headrace.drives.observed_traces import is_trace
 from headrace.errors import FileProblem, StudyError
@@ -45,8 +46,9 @@ def _document(
     entry: CatalogEntry, fit: Fit, results: Sequence[Path], name: str, digits: int
 ) -> TOMLDocument:
     document: Any = tomlkit.parse(entry.document.raw.decode())
-    traces = [result.name for result in results if is_trace(result)]
-    of_fio = [result.name for result in results if result.name not in traces]
+    named = list(zip(results, names_of(results), strict=True))
+    traces = [name for result, name in named if is_trace(result)]
+    of_fio = [name for _, name in named if name not in traces]
     what = " and ".join(
         f"{kind} {', '.join(names)}"
         for kind, names in (("fio results", of_fio), ("traces", traces))

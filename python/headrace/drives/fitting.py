@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,16 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace.catalog import CatalogEntry
-from headrace.drives.fio import Observed, read_fio_results
+from headrace.drives.evidence import Evidence, read_evidence
+from headrace.drives.fio import Observed
 from headrace.drives.free_parameters import FREE, STAGES, UNSTATED, Parameter
 from headrace.drives.kept_values import Kept, kept_values
-from headrace.drives.observed_traces import (
-    ObservedTrace,
-    TraceReplay,
-    is_trace,
-    observe_trace,
-)
-from headrace.drives.running import capacity_bytes, run_drive
+from headrace.drives.observed_traces import ObservedTrace, TraceReplay
+from headrace.drives.running import run_drive
 from headrace.errors import FileProblem, StudyError
 from headrace.scenario import Table
 
@@ -47,16 +43,17 @@ INNER_TO_OUTER = (0.35, 1.0)
 """Rate of the inner zone divided by that of the outer one: the ratio of their radii, which the hub
 and the size of the platter bound. Disks of the catalog lie between 0.45 and 0.68, one with a single
 zone at 1; 0.35 is an assumption."""
-LONGEST_S = 60.0
-"""Virtual run time of a disk's load that fio measured for longer, or does not say for how long."""
-SHORT_S = 4.0
-"""That of an SSD's load: it serves a thousand times as many requests per second."""
 STEP = 0.08
 """Share of a parameter's range, for finite differences: large enough to exceed the noise of a short
 run."""
 
-
-Evidence = Observed | ObservedTrace
+UNTOUCHED = "no result given depends on it"
+TOO_VAGUE = (
+    "its standard error is above a quarter of its range: the results given hardly tell it, or not "
+    "from the other parameters"
+)
+NO_GAIN = "other values of it bring the model hardly nearer to the results given"
+TOO_FEW = "the results given are too few for more parameters"
 
 
 @dataclass(frozen=True)
@@ -97,6 +94,8 @@ class Demerit:
     before: float
     """Divided by the mean, as are the others."""
     fitted: float
+    left_out: float | None = None
+    """If fitted without this file (cross-validation); None with a single file."""
 
 
 @dataclass(frozen=True)
@@ -115,16 +114,19 @@ class Fit:
     def rms_error(self) -> float:
         """Root mean square of log(model/measured) of fio results, and of the demerits of traces
         divided by their means."""
-        traces = {each.trace for each in self.demerits}
-        of_fio = [each for each in self.residuals if each.job not in traces]
-        logs = [math.log(each.fitted / each.measured) for each in of_fio]
+        logs = [math.log(each.fitted / each.measured) for each in self._of_fio()]
         return _rms([*logs, *(each.fitted for each in self.demerits)])
 
     @property
     def cross_error(self) -> float | None:
         """The same in cross-validation; None with a single file."""
-        left = [math.log(each.left_out / each.measured) for each in self.residuals if each.left_out]
+        left = [math.log(each.left_out / each.measured) for each in self._of_fio() if each.left_out]
+        left += [each.left_out for each in self.demerits if each.left_out is not None]
         return _rms(left) if left else None
+
+    def _of_fio(self) -> list[Residual]:
+        traces = {each.trace for each in self.demerits}
+        return [each for each in self.residuals if each.job not in traces]
 
 
 def _silent(text: str) -> None:
@@ -146,11 +148,11 @@ def fit_drive(
     """Fit a drive to fio results and traces, with leave-one-file-out cross-validation if there are
     several files.
 
-    `runtime_s` is the virtual run time of each load (None: of a disk as long as fio measured,
-    `LONGEST_S` at most, of an SSD `SHORT_S`), `replay` how traces are replayed. Raises StudyError
+    `runtime_s` is the virtual run time of each load (None: of a disk as long as fio measured, up
+    to a minute, of an SSD a few seconds), `replay` how traces are replayed. Raises StudyError
     if the drive has no free parameter or a file is neither.
     """
-    observed, owner = _evidence(entry, files, runtime_s, replay or TraceReplay())
+    observed, owner = read_evidence(entry, files, runtime_s, replay or TraceReplay())
     kind = str(entry.table["kind"])
     stated = _with_unstated(entry.table, observed)
     free = [
@@ -164,49 +166,48 @@ def fit_drive(
     files_of = ", ".join(dict.fromkeys(owner))
     say(f"fitting {entry.name} to {files_of}: {len(free)} free parameters")
     table, parameters = _fit(stated, free, observed, say)
-    before = [_model(entry.table, job) for job in observed]
-    after = [_model(table, job) for job in observed]
-    crossed = _cross(stated, free, observed, owner, say)
-    residuals = [
-        Residual(
-            job.name,
-            quantity,
-            measured,
-            before[index][quantity],
-            after[index][quantity],
-            crossed[index].get(quantity),
-        )
-        for index, job in enumerate(observed)
-        for quantity, measured in job.values.items()
-        if quantity in after[index] and quantity in before[index]
-    ]
-    demerits = [
-        Demerit(job.name, len(job.trace), job.mean_ns, job.demerit(entry.table), job.demerit(table))
-        for job in observed
-        if isinstance(job, ObservedTrace)
-    ]
+    without = _cross(stated, free, observed, owner, say)
+    left_out = [without.get(of) for of in owner]
+    residuals = _residuals(entry.table, table, observed, left_out)
+    demerits = _demerits(entry.table, table, observed, left_out)
     say("values that are not fitted: whether the results depend on them")
     kept = kept_values(table, lambda changed: _safe(changed, observed, [], np.asarray([])))
     return Fit(table, parameters, residuals, demerits, kept)
 
 
-def _evidence(
-    entry: CatalogEntry, files: Sequence[Path], runtime_s: float | None, replay: TraceReplay
-) -> tuple[list[Evidence], list[str]]:
-    """Return the measurements of the files, and the name of the file of each."""
-    observed: list[Evidence] = []
-    owner: list[str] = []
-    for file in files:
-        if is_trace(file):
-            observed.append(observe_trace(file, entry, replay))
-        else:
-            capacity = capacity_bytes(entry.table, replay.raid)
-            jobs = read_fio_results(file, SHORT_S if runtime_s is None else runtime_s)
-            if runtime_s is None and entry.table["kind"] == "hdd":
-                jobs = list(map(_as_long, jobs))
-            observed += [_shrunk(_on(job, replay.raid), capacity) for job in jobs]
-        owner += [file.name] * (len(observed) - len(owner))
-    return observed, owner
+def _residuals(
+    before: Table, after: Table, observed: Sequence[Evidence], left_out: Sequence[Table | None]
+) -> list[Residual]:
+    """Return what was measured beside the drive before and after the fit, and beside that fitted
+    without the file of each measurement."""
+    found: list[Residual] = []
+    for job, without in zip(observed, left_out, strict=True):
+        first, last = _model(before, job), _model(after, job)
+        crossed = {} if without is None else _model(without, job)
+        found += [
+            Residual(job.name, name, measured, first[name], last[name], crossed.get(name))
+            for name, measured in job.values.items()
+            if name in last and name in first
+        ]
+    return found
+
+
+def _demerits(
+    before: Table, after: Table, observed: Sequence[Evidence], left_out: Sequence[Table | None]
+) -> list[Demerit]:
+    """Return the same for the distributions of traces."""
+    return [
+        Demerit(
+            job.name,
+            len(job.trace),
+            job.mean_ns,
+            job.demerit(before),
+            job.demerit(after),
+            None if without is None else job.demerit(without),
+        )
+        for job, without in zip(observed, left_out, strict=True)
+        if isinstance(job, ObservedTrace)
+    ]
 
 
 def _with_unstated(table: Table, observed: Sequence[Evidence]) -> Table:
@@ -217,29 +218,6 @@ def _with_unstated(table: Table, observed: Sequence[Evidence]) -> Table:
         if _get(table, path) is None and any(map(told_by, loads)):
             cast("dict[str, Any]", found).setdefault(path[0], {})[path[1]] = default
     return found
-
-
-def _as_long(job: Observed) -> Observed:
-    """Return a job that is run as long as fio measured it: a write cache takes its first writes at
-    once, which count for more in a short run."""
-    runtime_s = min(job.measured_s or LONGEST_S, LONGEST_S)
-    ramp_s = min(job.ramp_s, LONGEST_S)
-    return replace(job, load=replace(job.load, runtime_s=runtime_s, ramp_time_s=ramp_s))
-
-
-def _on(job: Observed, raid: Table | None) -> Observed:
-    """Return a job with the RAID that served it."""
-    return job if raid is None else replace(job, load=replace(job.load, raid=raid))
-
-
-def _shrunk(job: Observed, capacity_bytes: int) -> Observed:
-    """Limit a region larger than the drive (a file on a larger drive) to the whole drive."""
-    size = job.load.size_bytes
-    return (
-        replace(job, load=replace(job.load, size_bytes=None))
-        if size is not None and size >= capacity_bytes
-        else job
-    )
 
 
 def _get(table: Table, path: tuple[str, ...]) -> Any:
@@ -343,7 +321,7 @@ def _fit(
             (float(np.max(np.abs(end - base))) for end in ends if end is not None), default=0.0
         )
         if effect < LEAST_EFFECT:
-            why[each.name] = "no result given depends on it"
+            why[each.name] = UNTOUCHED
         else:
             left.append(each)
     fitted, errors = copy.deepcopy(table), dict[str, float]()
@@ -360,15 +338,13 @@ def _fit(
             if belongs is None or (isinstance(job, Observed) and belongs(job.load))
         ]
         if wanted and jobs and len(errors) < len(base):
-            taken, at, found = _chosen(fitted, wanted, start, jobs, _logs(fitted, jobs), say)
+            taken, at, found, passed_over = _chosen(
+                fitted, wanted, start, jobs, _logs(fitted, jobs), say
+            )
             fitted = _with(fitted, taken, at)
             errors |= found
-    for each in free:
-        if each.name not in errors:
-            why.setdefault(
-                each.name,
-                "the results given cannot tell it from the other parameters, or agree without it",
-            )
+            why |= passed_over
+    why = {each.name: why.get(each.name, TOO_FEW) for each in free if each.name not in errors}
     parameters: list[Fitted] = []
     for each in free:
         before, value = float(_get(table, each.path)), float(_get(fitted, each.path))
@@ -377,7 +353,7 @@ def _fit(
             centre, width = each.scaled(value), errors[each.name]
             error = abs(each.value(centre + width) - each.value(centre - width)) / 2
         parameters.append(
-            Fitted(each.name, before, value, error, each.name in errors, why.get(each.name, ""))
+            Fitted(each.name, before, value, error, error is not None, why.get(each.name, ""))
         )
     return fitted, parameters
 
@@ -389,12 +365,14 @@ def _chosen(
     observed: Sequence[Evidence],
     base: npt.NDArray[np.float64],
     say: Callable[[str], None],
-) -> tuple[list[Parameter], npt.NDArray[np.float64], dict[str, float]]:
+) -> tuple[list[Parameter], npt.NDArray[np.float64], dict[str, float], dict[str, str]]:
     """Add one parameter at a time, each time the one that helps most, while the results determine
-    all parameters and another one still helps. Never use more parameters than results."""
+    all parameters and another one still helps. Never use more parameters than results. Return
+    them, their values and errors, and why the others are not among them."""
     taken: list[Parameter] = []
     at = np.asarray([], np.float64)
     errors: dict[str, float] = {}
+    why = {each.name: TOO_FEW for each in candidates}
     left_over = float(np.sqrt(np.mean(base * base)))
     while len(taken) < len(base):
         best: (
@@ -411,7 +389,9 @@ def _chosen(
                 _errors(table, tried, observed, found),
             )
             if logs is None or float(np.max(spread)) > MOST_ERROR:
+                why[each.name] = TOO_VAGUE
                 continue
+            why[each.name] = NO_GAIN
             rest = float(
                 np.sqrt(np.mean(logs * logs) + np.sum(_pull(tried, start, found) ** 2) / len(logs))
             )
@@ -421,7 +401,9 @@ def _chosen(
             break
         left_over, taken, at = best[0], best[1], best[2]
         errors = {each.name: float(error) for each, error in zip(taken, best[3], strict=True)}
-    return taken, at, errors
+        why |= {each.name: TOO_FEW for each in candidates}
+    left = {name: reason for name, reason in why.items() if name not in errors}
+    return taken, at, errors, left
 
 
 def _begin(
@@ -514,17 +496,12 @@ def _cross(
     observed: Sequence[Evidence],
     owner: Sequence[str],
     say: Callable[[str], None],
-) -> list[dict[str, float]]:
-    """Return the model's result for every job, fitted without the file of that job."""
+) -> dict[str, Table]:
+    """Return the drive fitted without each file, by the file's name; none with a single file."""
     files = list(dict.fromkeys(owner))
-    if len(files) < 2:
-        return [{} for _ in observed]
-    crossed: list[dict[str, float]] = [{} for _ in observed]
-    for file in files:
+    without: dict[str, Table] = {}
+    for file in files if len(files) > 1 else ():
         say(f"cross-validation without {file}")
         kept = [job for job, of in zip(observed, owner, strict=True) if of != file]
-        without, _ = _fit(table, free, kept, _silent)
-        for index, (job, of) in enumerate(zip(observed, owner, strict=True)):
-            if of == file:
-                crossed[index] = _model(without, job)
-    return crossed
+        without[file], _ = _fit(table, free, kept, _silent)
+    return without

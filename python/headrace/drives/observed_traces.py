@@ -13,7 +13,7 @@ from headrace import _core
 from headrace.catalog import CatalogEntry
 from headrace.drives.running import replay_trace
 from headrace.drives.traces import OP_WORDS, READ, WRITE, Trace, read_trace
-from headrace.drives.validating import demerit_ns, measured_ns
+from headrace.drives.validating import check_times, demerit_ns, measured_ns
 from headrace.errors import FileProblem, StudyError
 from headrace.scenario import Table
 
@@ -75,7 +75,9 @@ class ObservedTrace:
                 model_ns = np.quantile(times_ns[ops == op], _FITTED)
                 share = np.sqrt(float(mine.sum()) / len(self.trace))
                 parts.append((model_ns - real_ns) / self.mean_ns * share)
-                ratio = np.log(np.maximum(model_ns, 1.0) / np.maximum(real_ns, 1.0))
+                # A time that a coarse clock rounded to 0 has no ratio to any other.
+                told_ns = np.where(real_ns > 0, real_ns, np.maximum(model_ns, 1.0))
+                ratio = np.log(np.maximum(model_ns, 1.0) / told_ns)
                 parts.append(RATIO_WEIGHT * ratio * share)
         return np.concatenate(parts)
 
@@ -121,6 +123,7 @@ def observe_trace(file: Path, entry: CatalogEntry, how: TraceReplay) -> Observed
         trace.response_ns[:MOST_REQUESTS],
     )
     _check_requests(short)
+    check_times(short)
     values = _quantiles(short.op, times_ns)
     return ObservedTrace(file.name, short, how, entry, values, float(times_ns.mean()))
 

@@ -6,6 +6,7 @@ missing request would change all later ones.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,16 @@ from headrace._core import SECTOR_BYTES
 from headrace.errors import FileProblem, StudyError
 from headrace.traces import open_trace, read_rows
 from headrace.traces.files import empty
-from headrace.traces.rows import DISCARD, FLUSH, OP_WORDS, READ, UNSEEN_NS, WRITE, RequestRows
+from headrace.traces.rows import (
+    DISCARD,
+    FLUSH,
+    OP_WORDS,
+    READ,
+    UNSEEN_NS,
+    WRITE,
+    RequestRows,
+    device_text,
+)
 
 __all__ = ["DISCARD", "FLUSH", "OP_WORDS", "READ", "WRITE", "Trace", "read_trace"]
 
@@ -64,7 +74,7 @@ class Trace:
 
 def read_trace(file: Path) -> Trace:
     """Read a trace of any format that `headrace trace show` reads. Raises StudyError with the
-    invalid place, or if it is empty."""
+    invalid place, or if it is empty, or has requests of several devices."""
     trace = open_trace(file)
     batches: list[RequestRows] = []
     for rows in read_rows(trace):
@@ -80,6 +90,7 @@ def read_trace(file: Path) -> Trace:
         batches.append(rows)
     if not sum(len(rows) for rows in batches):
         raise empty(trace)
+    _check_one_device(file, np.concatenate([rows.device for rows in batches]))
     time_ns = np.concatenate([rows.time_ns for rows in batches])
     complete_ns = np.concatenate([rows.complete_ns for rows in batches])
     seen = bool(np.all(complete_ns != UNSEEN_NS))
@@ -91,3 +102,13 @@ def read_trace(file: Path) -> Trace:
         np.concatenate([rows.sectors for rows in batches]),
         complete_ns - time_ns if seen else None,
     )
+
+
+def _check_one_device(file: Path, device: npt.NDArray[np.uint32]) -> None:
+    """Raise StudyError for several devices: one drive did not serve the requests of all."""
+    found = [device_text(int(each)) for each in np.unique(device[device != 0])]
+    if len(found) > 1:
+        problem = f"has requests of {len(found)} devices, which one drive did not serve"
+        command = shlex.join(["headrace", "trace", "convert", str(file), "one.csv"])
+        allowed = f"one device: {command} --device {found[0]}"
+        raise StudyError([FileProblem(file, 0, "device", ", ".join(found), problem, allowed)])

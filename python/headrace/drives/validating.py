@@ -87,6 +87,8 @@ def validate_drive(
     """
     if found.table["kind"] != "hdd":
         angles = 1
+    for trace in traces:
+        check_times(trace)
     measured = np.concatenate([measured_ns(trace) for trace in traces])
     kinds = np.concatenate([_kinds(trace) for trace in traces])
     replays = [
@@ -135,6 +137,14 @@ def measured_ns(trace: Trace) -> Times:
             ]
         )
     return trace.response_ns.astype(np.float64)
+
+
+def check_times(trace: Trace) -> None:
+    """Raise StudyError if all measured response times are 0."""
+    if not measured_ns(trace).any():
+        problem = "every response time is 0: none was measured"
+        allowed = "times from issue to completion in nanoseconds"
+        raise StudyError([FileProblem(trace.file, 0, "response_ns", "0", problem, allowed)])
 
 
 def _kinds(trace: Trace) -> npt.NDArray[np.str_]:

@@ -43,6 +43,10 @@ def check_place(folder: Path, option: str) -> None:
 def check_file_place(file: Path, option: str) -> None:
     """Raise UsageError if a file of this name cannot be written; its folder need not exist yet."""
     check_place(file.parent, option)
+    if not file.name:  # "." or "/"
+        raise UsageError(
+            f"{file}: is a folder, not a file", hint=f"name another file with {option}"
+        )
     try:
         # Files are written under a longer name first (whole_file.py).
         file.with_name(f".{file.name}.part").exists()

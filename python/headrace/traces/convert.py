@@ -11,7 +11,7 @@ import numpy as np
 
 from headrace.errors import FileProblem, StudyError, system_words
 from headrace.traces.files import TraceFile, empty
-from headrace.traces.rows import OP_WORDS, UNSEEN_NS, RequestRows, read_rows
+from headrace.traces.rows import OP_WORDS, UNSEEN_NS, RequestRows, device_text, read_rows
 from headrace.traces.statistics import TraceDamage
 from headrace.whole_file import whole
 
@@ -122,9 +122,7 @@ def _relative(column: Any, first_ns: int) -> list[int | None]:
 
 def _columns(rows: RequestRows, first_ns: int) -> dict[str, list[Any]]:
     """Return the columns of CSV and Parquet."""
-    devices = [
-        f"{number >> 20}:{number & 0xFFFFF}" if number else None for number in rows.device.tolist()
-    ]
+    devices = [device_text(number) if number else None for number in rows.device.tolist()]
     return {
         "time_ns": (rows.time_ns - np.uint64(first_ns)).tolist(),
         "op": [OP_WORDS[op] for op in rows.op.tolist()],

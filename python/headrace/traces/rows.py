@@ -48,6 +48,11 @@ class RequestRows:
         return len(self.time_ns)
 
 
+def device_text(number: int) -> str:
+    """Return `major:minor` of a device's number in `RequestRows`."""
+    return f"{number >> 20}:{number & 0xFFFFF}"
+
+
 def read_rows(trace: TraceFile) -> Generator[RequestRows]:
     """Yield the requests in batches of some ten thousand; the last batch may be empty. Raises
     StudyError if it is not a trace."""

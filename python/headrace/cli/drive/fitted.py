@@ -151,6 +151,7 @@ def _show_fit(drive: str, made: Fit, file: Path | None, as_json: bool) -> None:
                 f"{escape(each.trace)}: demerit {each.fitted:.1%} of the mean of "
                 f"{each.mean_ns / 1e6:.3f} ms over {each.requests:,} requests; before "
                 f"{each.before:.1%}"
+                + ("" if each.left_out is None else f"; not fitted to it {each.left_out:.1%}")
             )
         cross = made.cross_error
         rest = "" if cross is None else f"; on results that took no part {cross:.1%}"
@@ -207,14 +208,17 @@ def _residuals(made: Fit) -> TextTable:
     for heading in ("measured", "before", "fitted", "error", "error, not fitted to it"):
         table.add_column(heading, justify="right")
     for each in made.residuals:
-        crossed = "" if each.left_out is None else f"{each.left_out / each.measured - 1:+.1%}"
+        crossed = ""
+        if each.left_out is not None and each.measured:
+            crossed = f"{each.left_out / each.measured - 1:+.1%}"
         table.add_row(
             escape(each.job),
             each.quantity,
             f"{each.measured:.4g}",
             f"{each.before:.4g}",
             f"{each.fitted:.4g}",
-            f"{each.fitted / each.measured - 1:+.1%}",
+            # Of a request whose time the trace rounds to 0 no model errs by a share.
+            f"{each.fitted / each.measured - 1:+.1%}" if each.measured else "-",
             crossed,
         )
     return table

@@ -25,6 +25,9 @@ app = typer.Typer()
 MINUTES = (0.5, 10.0)
 SCRIPT_SHARE = 0.95
 """Part of the time for requests; the rest is for pauses between them."""
+MOST_ZEROS = 0.05
+"""Share of an SSD that may never have been written, above which its values are doubtful: reads
+without flash are several times as fast, and tails are judged, too."""
 
 Device = Annotated[
     Path,
@@ -88,6 +91,7 @@ def learn(
             kind=kind,
             say=lambda text: err.print(f"{found.elapsed_s:6.1f} s  {text}", style="dim"),
         )
+    _doubt_an_empty_ssd(learnt, device)
     _warn(learnt)
     if as_json:  # before the file, which may fail
         typer.echo(json.dumps(_as_json(learnt, output), indent=1))
@@ -106,6 +110,23 @@ def _warn_of_scheduler(kept: str | None) -> None:
         err.print(
             f"the scheduler {kept} sorts the requests that the drive does not hold, and their "
             "times are partly its own: only root can set it to keep their order"
+        )
+
+
+def _doubt_an_empty_ssd(learnt: LearntDrive, device: Path) -> None:
+    """Mark the values of an SSD that was only read, if much of it may never have been written."""
+    from headrace.drives.learning import share_of_zeros
+
+    if learnt.table["kind"] != "ssd" or learnt.written_bytes:
+        return
+    try:
+        zeros = share_of_zeros(device)
+    except OSError:
+        return  # it went away after the reads
+    if zeros > MOST_ZEROS:
+        learnt.doubt_all(
+            f"{zeros:.0%} of the places of the SSD that were looked at hold zeros only, as what "
+            "was never written does, whose reads need no flash"
         )
 
 

@@ -56,6 +56,7 @@ def validate(
     from dataclasses import asdict
 
     from headrace.drives import read_trace, validate_drive
+    from headrace.drives.evidence import check_different
     from headrace.drives.validating import save_distributions
 
     if plot is not None and plot.suffix not in (".png", ".svg", ".pdf"):
@@ -67,6 +68,7 @@ def validate(
     if angles is not None and found.table["kind"] != "hdd":
         raise wrong("--angles", str(angles), f"{found.name} has no platter", "for a hard disk")
     array = array_of(raid, drives, chunk)
+    check_different(traces, "TRACES")
     measured = [read_trace(trace) for trace in traces]
     made = validate_drive(found, measured, angles=angles or 5, raid=array)
     if plot is not None:

@@ -25,7 +25,7 @@ from headrace.drives.learning.loads import (
     modelled_loads,
     run_load,
 )
-from headrace.drives.learning.opening import block_device
+from headrace.drives.learning.opening import block_device, share_of_zeros
 from headrace.drives.learning.serving_order import served_in_order
 from headrace.drives.learning.values import LearntDrive, LearntValue, LoadCheck, Unknown
 
@@ -45,6 +45,7 @@ __all__ = [
     "modelled_loads",
     "run_load",
     "served_in_order",
+    "share_of_zeros",
 ]
 
 Kind = Literal["hdd", "ssd"]

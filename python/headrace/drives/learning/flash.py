@@ -12,12 +12,12 @@ import math
 import numpy as np
 
 from headrace.drives.learning.device import UNIT, LearntDevice, Say
+from headrace.drives.learning.flash_alike import Alike, settle
 from headrace.drives.learning.flash_fit import (
     WELL_MET,
     FlashFit,
     Measured,
     Values,
-    as_good,
     best_fit,
     misfits,
     missed,
@@ -96,8 +96,10 @@ def learn_flash(
         learnt.end_part("writes in order", device.take_others("writes in order"))
         seconds -= write_s + FILL_SHARE * seconds
     measured, best = _read(device, seconds=seconds, say=say, at_most=at_most)
-    learnt.table = table_of(device, best.layout, best.logs)
-    _report(device, learnt, measured, best)
+    say("other values are sought that meet the loads as well")
+    alike = settle(device, best, measured)
+    learnt.table = table_of(device, alike.best.layout, alike.best.logs)
+    _report(device, learnt, measured, alike)
     modelled = modelled_loads(learnt.table, measured, requests=8000, seed=5)
     for (load, result), model in zip(measured.items(), modelled, strict=True):
         learnt.checks.append(check_of(load, result, model))
@@ -140,10 +142,31 @@ def _read(
     return measured, best
 
 
-def _report(device: LearntDevice, learnt: LearntDrive, measured: Measured, best: FlashFit) -> None:
-    """Add the values with their uncertainty."""
+def _report(device: LearntDevice, learnt: LearntDrive, measured: Measured, alike: Alike) -> None:
+    """Add the values with their uncertainty: the standard error, or the distance to the farthest
+    value of the fits that are as good, if that is larger."""
+    best = alike.best
     one = measured[ScriptLoad(UNIT, 1)]
     learnt.add("latency of a read of 4 KiB", one.p50_s * 1e6, "µs", "depth 1")
+    errors = np.maximum(_standard_errors(device, measured, best), alike.farthest())
+    for index, ((name, unit), log, error) in enumerate(zip(FITTED, best.logs, errors, strict=True)):
+        value = math.exp(float(log))
+        if error <= MOST_ERROR:
+            learnt.add(name, value, unit, FROM_ALL, value * float(error))
+            continue
+        low, high = alike.range_of(index)
+        why = "no load of the script depends on it enough; the file's value only fits them"
+        if high > low:
+            why = f"{low:.3g} to {high:.3g} {unit} meet the loads as well as the file's {value:.3g}"
+        learnt.unknown.append(Unknown(name, why))
+    _report_layout(learnt, alike)
+    learnt.add("error of the model", 100 * best.error, "%", "the model beside all loads")
+    if best.error > DOUBTFUL:
+        learnt.doubt(FROM_ALL, f"the model misses the loads by {best.error:.0%}")
+
+
+def _standard_errors(device: LearntDevice, measured: Measured, best: FlashFit) -> Values:
+    """Return the standard errors of the logarithms of the values, in the layout of a fit."""
     here = misfits(device, best.layout, best.logs, measured)
     columns: list[Values] = []
     for index in range(len(best.logs)):
@@ -154,33 +177,19 @@ def _report(device: LearntDevice, learnt: LearntDrive, measured: Measured, best:
     scatter = max(best.error, 0.01)
     values, vectors = np.linalg.eigh(jacobian.T @ jacobian)
     inverse = np.where(values > 1e-4, 1 / np.maximum(values, 1e-9), 1e4)
-    errors = scatter * np.sqrt((vectors * vectors) @ inverse)
-    for (name, unit), log, error in zip(FITTED, best.logs, errors, strict=True):
-        value = math.exp(float(log))
-        if error > MOST_ERROR:
-            why = "no load of the script depends on it enough; the file's value only fits them"
-            learnt.unknown.append(Unknown(name, why))
-        else:
-            learnt.add(name, value, unit, FROM_ALL, value * float(error))
-    _report_layout(device, learnt, measured, best)
-    learnt.add("error of the model", 100 * best.error, "%", "the model beside all loads")
-    if best.error > DOUBTFUL:
-        learnt.doubt(FROM_ALL, f"the model misses the loads by {best.error:.0%}")
+    return scatter * np.sqrt((vectors * vectors) @ inverse)
 
 
-def _report_layout(
-    device: LearntDevice, learnt: LearntDrive, measured: Measured, best: FlashFit
-) -> None:
+def _report_layout(learnt: LearntDrive, alike: Alike) -> None:
     """Add the whole numbers, or say which others meet the loads as well."""
-    layout, page_bytes = best.layout, UNIT * 512
-    others = as_good(device, best, measured)
+    layout, page_bytes = alike.best.layout, UNIT * 512
     for key, name, number, factor, unit, how in (
         ("dies", "dies", layout.dies, 1, "", FROM_ALL),
         ("channels", "flash.channels", layout.channels, 1, "", FROM_ALL),
         ("page", "page", layout.page_units, page_bytes, "B", "reads in order"),
     ):
-        if key in others:
-            also = " or ".join(str(each * factor) for each in others[key])
+        if key in alike.numbers:
+            also = " or ".join(str(each * factor) for each in alike.numbers[key])
             why = f"with {also} the model meets the loads as well as with {number * factor}"
             learnt.unknown.append(Unknown(name, f"{why}, which is in the file"))
         else:

@@ -14,7 +14,6 @@ from headrace.drives.learning.flash_layouts import (
     DIES,
     PAGE_UNITS,
     FlashLayout,
-    alternatives,
     neighbours,
 )
 from headrace.drives.learning.loads import LoadResult, ScriptLoad, modelled_loads
@@ -31,11 +30,6 @@ MODEL_CAPACITY_BYTES = 256 << 20
 ROUNDS = 4
 BETTER = 0.97
 """Error of a layout, divided by that of the best one, below which it is better."""
-AS_GOOD = 1.92
-"""Difference of logarithms of likelihoods that is significant at 95 % for one number: half of the
-quantile of chi squared with one degree of freedom, 3.84 (Wilks' theorem)."""
-FARTHEST = 3
-"""Steps in each direction that are tried for another number that is as good."""
 WELL_MET = 0.03
 """Error of a fit, or of one load in it, up to which nothing is measured again: 2 % are left on an
 idle machine."""
@@ -107,15 +101,18 @@ def _starts(measured: Measured) -> list[Values]:
     ]
 
 
-def _limited_by_channels(measured: Measured, layout: FlashLayout) -> Values:
-    """Return values to begin with where all channels together have the greatest rate, and nothing
-    else limits the drive: neither the controller's reads per second nor the link."""
+def limited_by_channels(measured: Measured, layout: FlashLayout) -> list[Values]:
+    """Return values to begin with where all channels together have the greatest rate, and the link
+    does not limit the drive: without a limit of the controller's reads per second, and with one."""
     one_s = measured[ScriptLoad(UNIT, 1)].p50_s
     rate = max(result.iops * load.sectors * 512 for load, result in measured.items())
     iops = max(result.iops for result in measured.values())
     by_channel = rate / layout.channels
     read_s = max(0.8 * one_s - UNIT * 512 / by_channel, 0.1 * one_s)
-    return np.log([0.2 * one_s * 1e6, 10 * iops, read_s * 1e6, by_channel, 10 * rate])
+    return [
+        np.log([0.2 * one_s * 1e6, most * iops, read_s * 1e6, by_channel, 10 * rate])
+        for most in (10, 1.1)
+    ]
 
 
 def misfits(device: LearntDevice, layout: FlashLayout, logs: Values, measured: Measured) -> Values:
@@ -153,7 +150,7 @@ def missed(device: LearntDevice, fit: FlashFit, measured: Measured) -> list[Scri
     ]
 
 
-def _fit(
+def fit_layout(
     device: LearntDevice, layout: FlashLayout, start: Values, measured: Measured, evaluations: int
 ) -> FlashFit:
     """Return the values with which the model of a layout meets the loads best."""
@@ -198,7 +195,7 @@ def best_fit(
         say(f"the model is fitted with {dies} dies")
         for page in sorted({_page_units(measured), 2}):
             layout = FlashLayout(dies, min(dies, 8), page)
-            fits += [_fit(device, layout, start, measured, 5) for start in starts[1:]]
+            fits += [fit_layout(device, layout, start, measured, 5) for start in starts[1:]]
         best = min(fits, key=lambda each: each.error)
         if dies >= 8 * best.layout.dies:
             break
@@ -209,43 +206,14 @@ def best_fit(
         near = [each for each in neighbours(best.layout) if each not in tried]
         tried |= set(near)
         found = [
-            _fit(device, each, start, measured, 5)
+            fit_layout(device, each, start, measured, 5)
             for each in near
-            for start in (best.logs, starts[2], _limited_by_channels(measured, each))
+            for start in (best.logs, starts[2], *limited_by_channels(measured, each))
         ]
         if not found or min(each.error for each in found) > BETTER * best.error:
             break
         best = min(found, key=lambda each: each.error)
-    return _fit(device, best.layout, best.logs, measured, 30)
-
-
-def as_good(device: LearntDevice, best: FlashFit, measured: Measured) -> dict[str, list[int]]:
-    """Return the other numbers of `dies`, `channels` and units of a `page` that meet the loads
-    about as well as those of the best fit. The others stay, but for the channels of other dies.
-
-    With n independent misfits the likelihood falls as error to the power of -n.
-    """
-    misfit_count = len(misfits(device, best.layout, best.logs, measured))
-    most = max(best.error, 0.01) * math.exp(AS_GOOD / misfit_count)
-    found: dict[str, set[int]] = {}
-    for name, rows in alternatives(best.layout).items():
-        for steps in rows:
-            for number, layouts in steps[:FARTHEST]:
-                if not any(_meets(device, each, best.logs, measured, most) for each in layouts):
-                    break
-                found.setdefault(name, set()).add(number)
-    return {name: sorted(numbers) for name, numbers in found.items()}
-
-
-def _meets(
-    device: LearntDevice, layout: FlashLayout, logs: Values, measured: Measured, most: float
-) -> bool:
-    """Return whether a layout meets the loads up to an error, with values near some."""
-    left = misfits(device, layout, logs, measured)
-    return (
-        float(np.sqrt(np.mean(left * left))) <= most
-        or _fit(device, layout, logs, measured, 8).error <= most
-    )
+    return fit_layout(device, best.layout, best.logs, measured, 30)
 
 
 def _page_units(measured: Measured) -> int:

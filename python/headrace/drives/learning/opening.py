@@ -12,6 +12,9 @@ from headrace.errors import FileProblem, MissingError, RefusedError, StudyError
 from headrace.system import block_queue, devices, signatures
 
 LEAST_BYTES = 64 << 20
+SAMPLES = 64
+"""Places that are looked at for data."""
+SAMPLE_BYTES = 4096
 
 
 def block_device(path: Path, *, seed: int = 0, writable: bool = False) -> LearntDevice:
@@ -51,6 +54,17 @@ def block_device(path: Path, *, seed: int = 0, writable: bool = False) -> Learnt
         writable=writable,
         counters=DiskCounters(path),
     )
+
+
+def share_of_zeros(path: Path) -> float:
+    """Return the share of places, evenly over a device, that hold zeros only, as what was never
+    written does. Raises OSError."""
+    with path.open("rb", buffering=0) as device:
+        size = device.seek(0, os.SEEK_END)
+        last = max(size - SAMPLE_BYTES, 0) // SAMPLE_BYTES
+        places = [last * number // (SAMPLES - 1) * SAMPLE_BYTES for number in range(SAMPLES)]
+        found = [os.pread(device.fileno(), SAMPLE_BYTES, place) for place in places]
+    return sum(not any(each) for each in found) / SAMPLES
 
 
 def _not_opened(path: Path, error: OSError) -> MissingError | StudyError:

@@ -80,6 +80,10 @@ class LearntDrive:
             replace(each, doubt=why) if each.how == how else each for each in self.values
         ]
 
+    def doubt_all(self, why: str) -> None:
+        """Make all values doubtful."""
+        self.values = [replace(each, doubt=why) for each in self.values]
+
     def end_part(self, part: str, others: OtherTraffic | None) -> None:
         """End a part of the script; many requests of others make its values doubtful."""
         if others is not None:

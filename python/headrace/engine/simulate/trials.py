@@ -126,8 +126,8 @@ class PreparedTrial:
         return SimulatedTrial(record, rows, block, power)
 
     def sums(self, outcome: str | None) -> dict[str, float] | None:
-        """Return the sums over the jobs of a valid trial, its `last_done_s`, and the `cpu_busy_s` of
-        its nodes; else None.
+        """Return the sums over the jobs of a valid trial with its `last_done_s` and the `cpu_busy_s`
+        of its nodes; else None.
 
         They are those of its record, of which a fit of hundreds of trials needs no more.
         """
