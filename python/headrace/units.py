@@ -37,6 +37,8 @@ _QUANTITY = re.compile(
 
 MOST_BYTES = 9 * 10**18
 """The largest size allowed: it and sums of offsets near it fit into 64 bits."""
+MOST_FILE_BYTES = 16 * 10**12
+"""A little below the largest file of ext4. The core counts a file's pages in 32 bits."""
 MOST_BYTES_PER_S = 1e18
 MOST_SECONDS = 1e10
 """About three centuries; virtual time in nanoseconds fits into 64 bits."""

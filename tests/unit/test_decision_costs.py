@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.decision.costs import Activity, costs_of
-from headrace.decision.offers import Offers
+from headrace.decision.offers import Offers, with_catalog
 from headrace.records.inventory import InventoryItem
 
 
@@ -130,3 +130,16 @@ def test_a_drive_without_a_capacity_is_named() -> None:
     shelf = {"a drive": {"price": 5, "date": 2026, "capacity": "2 TB"}}
     costs = costs_of((), "t", Activity(None, None), _offers(target=stated, drive=shelf))
     assert "[target.NAME] usable" in costs.unknown["usable_bytes"]
+
+
+def test_a_price_that_lacks_an_exchange_rate_says_so() -> None:
+    def why(rates: dict[str, object]) -> str:
+        offers = with_catalog(Offers.model_validate({"currency": "EUR", "rates": rates}))
+        drive = InventoryItem(part="drive", name="sata-7200-500gb", host="node", count=1)
+        return costs_of((drive,), "t", Activity(None, None), offers).unknown.get("price", "")
+
+    assert why({}) == (
+        "no offer for drive sata-7200-500gb (the catalog's is in GBP, of which [rates] states no "
+        "price)"
+    )
+    assert why({"GBP": {"rate": 1.15, "date": 2026}}) == ""

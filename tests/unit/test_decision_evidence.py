@@ -124,3 +124,31 @@ def test_a_single_trial_has_the_spread_of_the_others(tmp_path: Path) -> None:
         if each.candidate.slots == 4
     }
     assert widths["b"] > 0.05 and widths["b"] > widths["a"]
+
+
+def test_bytes_still_in_memory_when_jobs_end_wear_drives_too(tmp_path: Path) -> None:
+    """Jobs shorter than the kernel's write-back left drives an unlimited life."""
+    cells = [{"target": "a", "workload": "scan", "slots": 1}]
+    truth = Truth(trial_sigma=0.0)
+    records = read(write_results(tmp_path / "r", plan_of(cells, 2), truth, series=False))
+    changed = records.trials.assign(
+        bytes_written=[1e6 * each for each in records.trials["last_done_s"]],
+        device_bytes_written=0.0,
+    )
+    holds = {"drives": {"a": 1}, "nodes": {"worker": 1}, "usable": "1 TB"}
+    drive = {"a": {"price": 9, "date": 2026, "endurance": "100 TB"}}
+    offers = Offers.model_validate(
+        {"node": {"worker": {"price": 1, "date": 2026}}, "drive": drive, "target": {"a": holds}}
+    )
+    made = answered([replace(records, trials=changed)], "life <= 1000 y", offers)
+    (judged,) = made.choice.judged
+    years = judged.candidate.points["wear_years"]
+    assert years == pytest.approx(100e12 / (1e6 * 8766 * 3600)) and judged.within
+    assert any("still in memory" in each for each in judged.candidate.costs.assumptions)
+
+
+def test_results_that_are_named_twice_count_once(tmp_path: Path) -> None:
+    results_of(tmp_path / "r", {"a": 0.0, "b": 0.5})
+    once, _ = decide([tmp_path / "r"])
+    twice, _ = decide([tmp_path / "r", f"{tmp_path}/r/../r"])
+    assert once.choice.basis.trials == twice.choice.basis.trials > 0

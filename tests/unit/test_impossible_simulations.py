@@ -9,7 +9,7 @@ import pytest
 from headrace.datasets.layout import layout_of_dataset
 from headrace.datasets.spec import DatasetSpec
 from headrace.errors import HeadraceError, StudyError
-from headrace.library import load_study
+from headrace.library import load_study, sweep
 from headrace.site import link_text
 
 DISK = """headrace = 1
@@ -186,3 +186,95 @@ def test_the_core_refuses_in_the_words_of_a_study(tmp_path: Path) -> None:
     assert str(caught.value).endswith(
         'client_request_ns (given: string "5 ms"); allowed: a whole number, 0 or more'
     )
+
+
+@pytest.mark.parametrize(
+    ("workload", "field"),
+    [
+        ('kind = "sequential"\nfile_size = "8000 PB"', "file_size"),
+        ('kind = "random"\nfile_size = "16 TiB"', "file_size"),
+        (
+            'kind = "replay"\nprofile = "cms-tau-analysis-sample"\n'
+            'data = { files = 1, file_size = "16 TiB" }',
+            "data.file_size",
+        ),
+        ('kind = "scan"\ndata = { events = 1000, basket_size = "8000 PB" }', "data.basket_size"),
+    ],
+)
+def test_files_and_baskets_that_nothing_can_hold_are_refused_at_their_line(
+    tmp_path: Path, workload: str, field: str
+) -> None:
+    # 16 TiB are 2^32 pages: such a file was simulated as one of 0 bytes, on a drive of 500 GB.
+    text = DISK.replace('kind = "sequential"\nfile_size = "1 MiB"', workload)
+    line = 1 + next(i for i, each in enumerate(text.splitlines()) if field.split(".")[-1] in each)
+    said = refused(tmp_path, text)
+    assert said.startswith(f"study.toml:{line}: workload.w.{field}: is too large"), said
+
+
+def test_a_profile_with_a_file_that_nothing_can_hold_is_not_simulated(tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text(
+        'memory_bytes = 1_000_000\n[[files]]\nname = "sparse"\nbytes = 17_592_186_044_416\n'
+        '[[steps]]\ndo = "open"\nfile = "sparse"\n[[steps]]\ndo = "read"\nfile = "sparse"\n'
+        "length_bytes = 4096\n",
+        encoding="utf-8",
+    )
+    text = "\n".join(line for line in DISK.splitlines() if not line.isupper())
+    replay = 'kind = "replay"\nprofile = "job.toml"'
+    said = unsimulated(tmp_path, text.replace('kind = "sequential"\nfile_size = "1 MiB"', replay))
+    assert "its files 'sparse' have 16 TiB; allowed: files of 16.0 TB at most" in said
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        ("32 MiB", "size = 32 MiB is too small for ext4; allowed: 33 MiB at least"),
+        ("600 GB", "size = 600 GB, and sata-7200-500gb holds 500 GB; allowed: a smaller size"),
+    ],
+)
+def test_a_filesystem_that_the_drive_cannot_have_is_not_simulated(
+    tmp_path: Path, size: str, said: str
+) -> None:
+    text = "\n".join(line for line in DISK.splitlines() if not line.isupper())
+    text = text.replace("[workload.w]", f'size = "{size}"\n[workload.w]')
+    found = unsimulated(tmp_path, text)
+    assert f"target d: {said}" in found
+    good = tmp_path / "good.toml"
+    good.write_text(text.replace(size, "36 MiB"), encoding="utf-8")
+    (swept,) = sweep([good.read_text(encoding="utf-8")])
+    assert [(each.problem, each.metrics != {}) for each in swept.trials] == [("", True)]
+
+
+def test_a_trial_without_room_for_its_files_says_so_in_words(tmp_path: Path) -> None:
+    text = "\n".join(line for line in DISK.splitlines() if not line.isupper())
+    text = text.replace('"1 MiB"', '"300 GiB"').replace("slots = 1", "slots = 2")
+    (swept,) = sweep([text])
+    (trial,) = swept.trials
+    assert trial.problem == "target d has no room for 2 files of 322 GB"
+
+
+@pytest.mark.parametrize(
+    ("plan", "factors", "said"),
+    [
+        ("{ min = 2_000_000 }", "", "study.toml:9: plan.repeats.min: too many trials"),
+        (
+            "{ min = 3, max = 2_000_000, interval = 0.01 }",
+            "",
+            "study.toml:9: plan.repeats.max: too many trials",
+        ),
+        (
+            "{ min = 1000 }",
+            f"[factors]\nslots = {list(range(1, 1101))}",
+            "study.toml:11: factors: too many trials (given: 1100 cells x 1000 repeats)",
+        ),
+    ],
+)
+def test_too_many_trials_are_told_at_the_line_that_makes_them(
+    tmp_path: Path, plan: str, factors: str, said: str
+) -> None:
+    text = DISK.replace("{ min = 1 }", plan).replace("slots = 1\nRUN", factors).replace("RUN", "")
+    text = "\n".join(line for line in text.splitlines() if not line.isupper())
+    file = tmp_path / "study.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(StudyError) as caught:
+        load_study(file).plan()
+    assert str(caught.value).replace(f"{tmp_path}/", "").startswith(said)

@@ -54,7 +54,10 @@ class DatasetSpec(BaseModel):
         description="events a cluster; by the shape's default cluster size when not given",
     )
     basket_size: Bytes | None = Field(
-        None, description="uncompressed bytes a basket at most; the shape's default when not given"
+        None,
+        gt=0,
+        le=1 << 30,
+        description="uncompressed bytes a basket at most; the shape's default when not given",
     )
     signal_fraction: float = Field(
         0.01, ge=0, le=1, description="fraction of events that are Higgs to four leptons"

@@ -538,13 +538,17 @@ def _sum(values: Sequence[Draws]) -> Draws:
 def _activity(cell: _Cell, mix: Mapping[str, float], point: Mapping[str, float]) -> Activity:
     times = _times(cell, mix)
     written: list[tuple[float, float]] = []
+    held = False
     for name in mix:
-        rates = [
-            row["device_bytes_written"] / row["last_done_s"]
+        counted = [
+            (row["device_bytes_written"], row["bytes_written"], row["last_done_s"])
             for row in cell.rows[name][1]
             if row["last_done_s"] and not math.isnan(row["device_bytes_written"])
         ]
-        if rates:
+        # What jobs wrote may be in the page cache when they end; it is written all the same.
+        held = held or any(by_jobs > on_device for on_device, by_jobs, _ in counted)
+        if counted:
+            rates = [max(on_device, by_jobs) / time_s for on_device, by_jobs, time_s in counted]
             written.append((times[name], float(np.mean(rates))))
     written_s = sum(time for time, _ in written)
     return Activity(
@@ -559,6 +563,7 @@ def _activity(cell: _Cell, mix: Mapping[str, float], point: Mapping[str, float])
         of_facility=_every_trial_has(cell, mix, "energy_facility_wh_per_job"),
         with_switches=_every_trial_has(cell, mix, "energy_switch_j_per_job"),
         idle_w=point.get("idle_power_w"),
+        held_in_memory=held,
     )
 
 

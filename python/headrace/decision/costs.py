@@ -14,6 +14,7 @@ from headrace.decision.rebuild import (
     losses_per_year,
     rate_per_year,
 )
+from headrace.offers import catalog_entry
 from headrace.raid import drives_of_data
 from headrace.records.inventory import Inventory, InventoryItem, idle_power_w
 
@@ -56,7 +57,7 @@ class Activity:
     power_w: float | None
     """Mean power of the whole site."""
     written_bytes_per_s: float | None
-    """Bytes that reach the target's devices."""
+    """Bytes that reach the target's devices, at least those that jobs write."""
     events_per_s: float | None = None
     requested_bytes_per_s: float | None = None
     """Bytes that jobs request."""
@@ -70,6 +71,8 @@ class Activity:
     """Whether the power has that of switches: [site] names them, or a meter covers them."""
     idle_w: float | None = None
     """Idle power by the records, of what `power_w` is of."""
+    held_in_memory: bool = False
+    """Whether some of the bytes written were still in memory when the jobs had ended."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ def costs_of(inventory: Inventory, target: str, activity: Activity, offers: Offe
             values[name] = value
 
     missing = [part for part in parts if part.each is None]
-    lacking = ", ".join(f"{part.what} {part.name or '(unnamed)'}" for part in missing)
+    lacking = ", ".join(_lacking(part, offers) for part in missing)
     priced = sum(part.total or 0.0 for part in parts)
     whole = bool(parts) and not missing
     put("price", priced if whole else None,
@@ -113,6 +116,15 @@ def costs_of(inventory: Inventory, target: str, activity: Activity, offers: Offe
     _years(offers, values, unknown)
     _per_performance(activity, values, unknown)
     return Costs(parts, values, unknown, tuple(dict.fromkeys(notes)))
+
+
+def _lacking(part: PricedPart, offers: Offers) -> str:
+    """Return the name of a part without a price, and which exchange rate would give it one."""
+    named = f"{part.what} {part.name or '(unnamed)'}"
+    known = catalog_entry(part.name) if part.what == "drive" else None
+    if known is None or known.currency in (offers.currency, *offers.rates):
+        return named
+    return f"{named} (the catalog's is in {known.currency}, of which [rates] states no price)"
 
 
 def _stated(inventory: Inventory, target: str, offers: Offers) -> Inventory:
@@ -286,6 +298,11 @@ def _wear(items: Inventory, activity: Activity, offers: Offers, put: Put, notes:
     if rate == 0:
         put("wear_years", math.inf, "")
         return
+    if activity.held_in_memory:
+        notes.append(
+            "bytes that jobs wrote count as written to the drives, also those still in memory when "
+            "the jobs ended"
+        )
     years = math.inf
     machines = {each.host: each.count for each in items if each.part != "drive"}
     total = sum(item.count for item in holding)

@@ -64,7 +64,8 @@ def decide(
             check_place(file.parent, option)
     if pdf is not None:
         check_pdf()
-    sets = [read(Path(each)) for each in results]
+    # A folder that is named twice is no further evidence.
+    sets = [read(each) for each in {Path(each).resolve(): Path(each) for each in results}.values()]
     if nodes is not None:
         sets = [scaled(each, nodes) for each in sets]
     priced = priced_offers(None if offers is None else Path(offers), sets)

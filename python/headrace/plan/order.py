@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from headrace.errors import StudyError
+from headrace.errors import FileProblem, StudyError
 from headrace.plan.cells import MOST_CELLS, Cell, key, without_excluded
 from headrace.plan.design import chosen_cells
 from headrace.plan.rules import Rules
@@ -31,10 +31,7 @@ def make_plan(study: Study, rules: Rules = resolve) -> Plan:
     cells = without_excluded(study, chosen_cells(study, rules))
     rounds = options.repeats.most
     if len(cells) * rounds > MOST_CELLS:
-        count = f"{len(cells)} cells x {rounds} repeats"
-        raise StudyError(
-            [study.fault(("factors",), count, "too many trials", f"at most {MOST_CELLS}")]
-        )
+        raise StudyError([_too_many(study, len(cells), rounds)])
     plots: dict[str, list[Cell]] = {}
     hard = {
         target: [factor for factor in study.factors if rules.hard_to_change(study, factor, target)]
@@ -66,6 +63,18 @@ def make_plan(study: Study, rules: Rules = resolve) -> Plan:
                 )
             whole_plot += 1
     return Plan(trials=tuple(trials), study_hash=study.hash, seed=options.seed)
+
+
+def _too_many(study: Study, cells: int, rounds: int) -> FileProblem:
+    """Return the problem of too many trials, at the repeats or the factors, whichever are more."""
+    repeats = study.plan_options.repeats
+    of_repeats = ("plan", "repeats", "min" if rounds == repeats.min else "max")
+    return study.fault(
+        of_repeats if rounds > cells else ("factors",),
+        f"{cells} cell{'' if cells == 1 else 's'} x {rounds} repeats",
+        "too many trials",
+        f"at most {MOST_CELLS}; fewer {'repeats' if rounds > cells else 'factors or levels'}",
+    )
 
 
 def absent_levels(study: Study, plan: Plan) -> list[tuple[str, Any]]:

@@ -77,7 +77,7 @@ class LocalTarget(Target):
             "queue_depth": getattr(options, "queue_depth", None),
             "size": self.modelled_bytes(),
         }
-        made = volume(self.name, made_of(Export, given, f"target {self.name}"))
+        made = volume(self.name, made_of(Export, given, f"target {self.name}"), self.name)
         if not self.discards():
             made["filesystem"]["discarded"] = False
         return ModelledStorage(

@@ -7,7 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 from headrace.catalog import entry
-from headrace.raid import read_ahead_of_md
+from headrace.errors import HeadraceError
+from headrace.raid import drives_of_data, read_ahead_of_md
 from headrace.scenario import (
     DriveSpec,
     HostSpec,
@@ -27,22 +28,30 @@ from headrace.site import (
     link_text,
 )
 from headrace.targets.exports import FRESH
+from headrace.units import format_amount, format_bytes
 
+LEAST_BYTES = {"ext3": 3 << 20, "ext4": 33 << 20}
+"""Least simulated size where it is more than 1 MiB: the tables of the first group, or of ext4's
+first flex group, and some data."""
 BITMAP_CHUNK_BYTES = 64 << 20
 """mdadm's smallest chunk of an internal bitmap, which it takes up to about 2^20 chunks."""
 
 
-def volume(name: str, export: Any, read_ahead_default_bytes: int = 128 << 10) -> VolumeSpec:
-    """Return a volume of a scenario from options with `drive`, `raid`, `filesystem`, `scheduler`,
-    `read_ahead`, `queue_depth`."""
+def volume(
+    name: str, export: Any, target: str, read_ahead_default_bytes: int = 128 << 10
+) -> VolumeSpec:
+    """Return a volume of a scenario from options of `target` with `drive`, `raid`, `filesystem`,
+    `scheduler`, `read_ahead`, `queue_depth`. Raises HeadraceError for a size that it cannot have.
+    """
     drive = entry("drives", export.drive).table
     made: VolumeSpec = {
         "name": name,
         "filesystem": filesystem(export.filesystem or "ext4", export.mount),
     }
-    if export.size is not None and export.drive is not None:
-        made["size_bytes"] = export.size - export.size % 4096
     raid = getattr(export, "raid", None)
+    if export.size is not None and export.drive is not None:
+        _check_size(export, int(drive["capacity_bytes"]), target)
+        made["size_bytes"] = export.size - export.size % 4096
     made["storage"] = storage(drive, raid)
     made["scheduler"] = export.scheduler or "noop"
     if raid is not None and raid.controller is None:
@@ -57,6 +66,21 @@ def volume(name: str, export: Any, read_ahead_default_bytes: int = 128 << 10) ->
         queues = 1 if raid is None or raid.controller is not None else raid.drives
         made["queue_depth"] = export.queue_depth * queues
     return made
+
+
+def _check_size(export: Any, drive_bytes: int, target: str) -> None:
+    """Raise HeadraceError for a size beyond the drives, or too small for the filesystem."""
+    raid, kind = getattr(export, "raid", None), export.filesystem or "ext4"
+    drives = 1 if raid is None else drives_of_data(raid.level, raid.drives)
+    least, most = LEAST_BYTES.get(kind, 1 << 20), int(drives * drive_bytes)
+    given = f"target {target}: size = {format_bytes(export.size)}"
+    if export.size > most:
+        held = f"{export.drive} holds" if raid is None else "the drives hold"
+        raise HeadraceError(f"{given}, and {held} {format_amount(most)}", hint="a smaller size")
+    if export.size < least:
+        raise HeadraceError(
+            f"{given} is too small for {kind}", hint=f"{format_bytes(least)} at least"
+        )
 
 
 def storage(drive: DriveSpec, raid: Any | None = None) -> StorageSpec:

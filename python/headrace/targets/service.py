@@ -157,7 +157,7 @@ class ServiceTarget(Target):
         """Return what the data are on: what the export says, else the server's own drive, else the
         storage of the software's catalog entry."""
         if export.drive is not None:
-            return volume("data", export)
+            return volume("data", export, self.name)
         made: VolumeSpec
         if own is not None:
             made = site_volume("data", own)
@@ -184,7 +184,7 @@ class ServiceTarget(Target):
         kind, base, _, _ = self.software()
         if bricks.drive is None:
             raise HeadraceError(f"target {self.name}: bricks on the nodes need a drive")
-        brick = volume(f"{self.name}-brick", bricks)
+        brick = volume(f"{self.name}-brick", bricks, self.name)
         return self.with_service(kind, {**base, **tuning}, "node", (), (brick,))
 
     def with_service(

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from headrace.errors import Problem
 from headrace.site import Site
 from headrace.system.program_pages import hold_program
-from headrace.units import Bytes, Seconds, format_bytes
+from headrace.units import MOST_FILE_BYTES, Bytes, Seconds, format_bytes
 from headrace.workloads import (
     JobInput,
     JobOutput,
@@ -35,6 +35,7 @@ class RandomOptions(WorkloadOptions):
     file_size: Bytes = Field(
         256 << 20,
         gt=0,
+        le=MOST_FILE_BYTES,
         description="size of each client's file, over which its requests are spread",
     )
     duration: Seconds | None = Field(

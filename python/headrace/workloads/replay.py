@@ -24,7 +24,7 @@ from headrace.profiles.summary import sizes_given
 from headrace.scenario import HostSpec, ServiceSpec, Step
 from headrace.site import Site
 from headrace.targets.xrootd import Xrootd, XrootdOptions
-from headrace.units import MOST_FILES, Bytes
+from headrace.units import MOST_FILE_BYTES, MOST_FILES, Bytes
 from headrace.workloads import JobInput, JobOutput, ModelledJob, Workload, WorkloadOptions
 from headrace.workloads.fio import client
 
@@ -36,7 +36,7 @@ class ReplayData(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     files: int | None = Field(None, ge=1, le=MOST_FILES, description="input files in all")
-    file_size: Bytes | None = Field(None, ge=1, description="bytes of each")
+    file_size: Bytes | None = Field(None, ge=1, le=MOST_FILE_BYTES, description="bytes of each")
     events: int | None = Field(
         None,
         ge=1,

@@ -19,7 +19,7 @@ from headrace.scenario import Access as StepAccess
 from headrace.scenario import Step
 from headrace.site import Site
 from headrace.system.program_pages import hold_program
-from headrace.units import Bytes, format_bytes
+from headrace.units import MOST_FILE_BYTES, Bytes, format_bytes
 from headrace.workloads import (
     JobInput,
     JobOutput,
@@ -55,7 +55,9 @@ class SequentialOptions(WorkloadOptions):
         "this job has just read; random-read, random-write: records in random order, each "
         "once; mixed: random reads and writes",
     )
-    file_size: Bytes = Field(256 << 20, gt=0, description="size of each client's file")
+    file_size: Bytes = Field(
+        256 << 20, gt=0, le=MOST_FILE_BYTES, description="size of each client's file"
+    )
     record_size: Bytes = Field(64 << 10, ge=512, description="bytes a request")
     direct: bool = Field(False, description="past the page cache (O_DIRECT)")
     flush: bool = Field(

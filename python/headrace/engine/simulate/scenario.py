@@ -27,6 +27,7 @@ from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
 from headrace.targets import ModelledStorage
 from headrace.targets.scenario import host, site_volume
+from headrace.units import MOST_FILE_BYTES, format_bytes
 from headrace.workloads import ModelledJob
 
 NODE = "node"
@@ -53,6 +54,7 @@ def scenario_of(
     stored = target.model(resolved.site)
     workload.fed_by_packets = resolved.run.feed == "packets"
     job = workload.profile(resolved.site)
+    _check_sizes(job, workload_name)
     node = _node(resolved, stored)
     run = _run(resolved, job, node["count"])
     made: Scenario = {
@@ -85,6 +87,16 @@ def scenario_of(
         _read_large(each)
     inject(made, resolved, target, dict(stored.place))
     return made
+
+
+def _check_sizes(job: ModelledJob, workload: str) -> None:
+    """Raise HeadraceError for a file whose pages the core cannot count."""
+    for each in job.files:
+        if (size := each.get("bytes", 0)) > MOST_FILE_BYTES:
+            raise HeadraceError(
+                f"workload {workload}: its files {each['name']!r} have {format_bytes(size)}",
+                hint=f"files of {format_bytes(MOST_FILE_BYTES)} at most",
+            )
 
 
 def _network(made: Scenario, site: Site) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib.metadata import version
@@ -30,7 +31,7 @@ from headrace.records.sums import job_sums
 from headrace.records.trial_record import JsonObject, TrialRecord
 from headrace.study.model import Study
 from headrace.study.resolve import Resolved, resolve
-from headrace.units import format_seconds
+from headrace.units import format_amount, format_seconds
 
 _MOST_SAMPLES = 1_000_000
 """Samples of a drive in one trial; records of more do not fit into memory."""
@@ -43,6 +44,17 @@ def _environment() -> JsonObject:
     It contains no facts of this machine: equal seeds give equal bytes.
     """
     return {"engine": "simulate", "headrace_version": version("headrace")}
+
+
+def _cause_of(refusal: ScenarioRefusal, target: str) -> str:
+    """Return why a trial failed, from the core's refusal of its scenario."""
+    field, given, allowed = refusal
+    files = re.fullmatch(r"(\d+) files of (\d+) bytes", given)
+    if files is not None:
+        number, size = int(files[1]), format_amount(int(files[2]))
+        files_of = "a file" if number == 1 else f"{number} files"
+        return f"target {target} has no room for {files_of} of {size}"
+    return f"{field}: given {given}" + (f", allowed: {allowed}" if allowed else "")
 
 
 @dataclass(frozen=True)
@@ -104,8 +116,7 @@ class PreparedTrial:
     def simulated(self, outcome: str | None, refusal: ScenarioRefusal | None) -> SimulatedTrial:
         """Return the results for an outcome of the core; without an outcome the trial failed."""
         if outcome is None:
-            field, given, allowed = refusal or ("(outcome)", "", "")
-            cause = f"{field}: given {given}" + (f", allowed: {allowed}" if allowed else "")
+            cause = _cause_of(refusal or ("(outcome)", "", ""), self.trial.target)
             failed = failed_record(self.study, self.trial, self.resolved, cause, _environment())
             return SimulatedTrial(failed, [], [], [])
         values, rows = self._rows(outcome)
@@ -126,7 +137,7 @@ class PreparedTrial:
         return SimulatedTrial(record, rows, block, power)
 
     def sums(self, outcome: str | None) -> dict[str, float] | None:
-        """Return the sums over the jobs of a valid trial with its `last_done_s` and the `cpu_busy_s`
+        """Return the sums over the jobs of a valid trial with its `last_done_s` and `cpu_busy_s`
         of its nodes; else None.
 
         They are those of its record, of which a fit of hundreds of trials needs no more.
