@@ -192,13 +192,13 @@ def _point(
     }
     if efficiency > 0.85:
         limit = Limit(
-            "cpu", efficiency, f"jobs were on a CPU for {efficiency:.0%} of their wall time"
+            "cpu", efficiency, f"jobs were on a CPU for {100 * efficiency:.0f} % of their wall time"
         )
     else:
         limit = Limit(
             "device latency",
             waiting * 0.85,
-            f"jobs waited {waiting * 0.85:.0%} of "
+            f"jobs waited {85 * waiting:.0f} % of "
             f"their wall time for blocks while the "
             f"device was busy 97 % at 9.1 ms a request",
         )

@@ -139,6 +139,16 @@ def parse_share(value: object) -> float:
     return share
 
 
+def format_share(share: float, decimals: int = 0) -> str:
+    """Return a share as text: 0.25 is `25 %`."""
+    return f"{100 * share:.{decimals}f} %"
+
+
+def format_change(change: float, decimals: int = 0) -> str:
+    """Return a relative difference as text, with its sign: 0.04 is `+4 %`."""
+    return f"{100 * change:+.{decimals}f} %"
+
+
 def _scaled(value: float, units: list[str], step: float) -> str:
     index = 0
     while abs(value) >= step and index < len(units) - 1:

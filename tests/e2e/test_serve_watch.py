@@ -34,7 +34,7 @@ def test_a_job_is_watched_until_it_ends(tmp_path: Path, sleeper: subprocess.Pope
         browser.press("Enter")
         browser.loaded()
         row = "(document.querySelector('#watch tbody tr')?.innerText ?? '')"
-        browser.wait_for(f"{row}.includes('{sleeper.pid}') && {row}.includes('100%')")
+        browser.wait_for(f"{row}.includes('{sleeper.pid}') && {row}.includes('100 %')")
         assert violations(browser) == []
         browser.open(browser.evaluate("location.href"), PHONE)
         browser.wait_for(f"{row}.includes('{sleeper.pid}')")

@@ -12,9 +12,11 @@ import pytest
 
 from chromium import Chromium
 from command_server import run_command
+from headrace.analysis.read import read
 from headrace.document import anchored_path
+from headrace.library import load_study
 from headrace.serving.what_if_pages import measured_points
-from headrace.serving.what_if_study import question_of, study_of
+from headrace.serving.what_if_study import question_of, shared_files_note, study_of
 from served_pages import DESK, PHONE, Served, serving, violations
 from synthetic_records import Truth, plan_of, write_results
 
@@ -88,7 +90,7 @@ def test_a_question_is_asked_by_keyboard_and_answered(served: Served, browser: C
     browser.wait_for(ENDED)
     found = rows(browser)
     assert [row[0] for row in found] == ["1", "2", "4", "8", "16"]
-    rates = [float(row[1].replace(",", "")) for row in found]
+    rates = [float(row[1].replace("\u202f", "")) for row in found]
     assert rates == sorted(rates) and rates[0] > 0
     assert all(row[2].endswith("%") and row[5] == "–" for row in found)
     assert browser.evaluate("document.querySelectorAll('#answer svg').length") == 4
@@ -116,17 +118,73 @@ def test_crosses_are_of_as_many_nodes_and_named_by_what_they_are(tmp_path: Path)
     cells = [{**cell, "nodes": nodes} for cell in CELLS for nodes in (1, 3)]
     truth = Truth(provenance="emulated")
     results = write_results(tmp_path / "r", plan_of(cells, 1), truth)
-    found, how = measured_points(results, "search", 3)
+    found, how = measured_points(results, "search", 3, "cold")
     assert [slots for slots, *_ in found] == [1.0, 2.0, 4.0] and how == "emulated"
-    one, _ = measured_points(results, "search", 1)
+    one, _ = measured_points(results, "search", 1, "cold")
     assert [slots for slots, *_ in one] == [1.0, 2.0, 4.0] and one != found
-    assert measured_points(results, "search", 2) == ([], "")
+    assert measured_points(results, "search", 2, "cold") == ([], "")
+
+
+@pytest.mark.parametrize("cache", ["cold", "warm"])
+def test_crosses_have_the_page_cache_of_the_question(
+    tmp_path: Path, cache: str, browser: Chromium
+) -> None:
+    """A study measured both, warm twice as fast: each question has its own crosses."""
+    for each, rate in (("cold", 100e6), ("warm", 200e6)):
+        truth = Truth(cache=each, device_bytes_per_s=rate, cpu_s=0.1)
+        write_results(tmp_path / each, plan_of(CELLS, 2), truth, title=each, study_text=STUDY)
+    for trial in (tmp_path / "warm" / "trials").iterdir():
+        trial.rename(tmp_path / "cold" / "trials" / f"9{trial.name[1:]}")
+    both, _ = measured_points(tmp_path / "cold", "search", 1, cache)
+    other, _ = measured_points(tmp_path / "cold", "search", 1, {"cold": "warm"}.get(cache, "cold"))
+    assert len(both) == len(other) == 6
+    rates = [sum(rate for _, rate, *_ in found if rate) for found in (both, other)]
+    assert (rates[0] > 1.5 * rates[1]) == (cache == "warm")
+    with serving(tmp_path) as server:
+        browser.open(server.link, DESK)
+        asked = f"job=study/search/cold&ask=1&most_slots=1&cache={cache}"
+        browser.open(f"{server.origin}/what-if?{asked}", DESK)
+        browser.wait_for(ENDED)
+        assert f"with 1 node, {cache}" in browser.evaluate("document.body.innerText")
 
 
 def test_the_most_slots_are_simulated_too() -> None:
     for most, slots in ((1, [1]), (4, [1, 2, 4]), (12, [1, 2, 4, 8, 12])):
         text = study_of(question_of({"most_slots": str(most)}), Path("/")).text
         assert tomllib.loads(text)["factors"]["slots"] == slots
+
+
+@pytest.mark.parametrize("where", ["local", "nfs"])
+def test_more_nodes_do_not_make_jobs_share_files(tmp_path: Path, where: str) -> None:
+    """A disk of each node gives 16 jobs no more than of one node alone; a server's link is full."""
+    rates: dict[int, float] = {}
+    for nodes in (1, 10):
+        asked = {"drive": "wd-wd3200bekt", "nodes": str(nodes), "where": where, "link": "1 GbE"}
+        text = study_of(question_of({**asked, "most_slots": "16"}), tmp_path).text
+        file = tmp_path / f"{where}-{nodes}.toml"
+        file.write_text(text.replace("slots = [1, 2, 4, 8, 16]", "slots = [16]"))
+        load_study(file).simulate(tmp_path / f"results-{nodes}")
+        frame = read(tmp_path / f"results-{nodes}").trials
+        (rates[nodes],) = [row["metrics"]["events_per_s"] for row in frame.to_dict("records")]
+    assert rates[10] <= (10 if where == "local" else 1) * 1.25 * rates[1]
+
+
+def test_jobs_of_a_study_that_share_files_are_told(tmp_path: Path) -> None:
+    results = tmp_path / "one"
+    write_results(results, plan_of(CELLS, 1), Truth(), title="One", study_text=STUDY)
+    for nodes, told in ((1, ""), (2, "This job's study has 4 files for up to 8 jobs at once")):
+        question = question_of({"job": "study/search/one", "nodes": str(nodes), "most_slots": "4"})
+        note = shared_files_note(question, study_of(question, tmp_path))
+        assert note.startswith(told) and bool(note) == bool(told)
+    for job, told in (
+        ("builtin/scan", ""),
+        ("catalog/cms-nanoaod-ttree", ""),
+        ("catalog/atlas-local-ordered", "This profile has 10 files for up to 320 jobs"),
+        ("catalog/proof-bench-scan", "This profile has the same files for up to 320 jobs"),
+    ):
+        question = question_of({"job": job, "nodes": "20", "most_slots": "16"})
+        note = shared_files_note(question, study_of(question, tmp_path))
+        assert note.startswith(told) and bool(note) == bool(told)
 
 
 def test_the_band_of_the_price_is_that_of_the_rate(served: Served, browser: Chromium) -> None:

@@ -221,6 +221,9 @@ def test_password_and_tls(folder: Path, tmp_path: Path) -> None:
         named = client.get(f"{at}/", headers={"Host": f"cluster.example:{port}"})
         assert named.status_code == 200
         assert re.search("One", named.text)
+        # 0.0.0.0 is the address of no machine: what others open has a name of the certificate.
+        _, said = served.end()
+        assert f"from other machines: https://cluster.example:{port}/" in said
 
 
 def test_it_ends_on_a_signal_with_an_open_stream(folder: Path) -> None:

@@ -472,14 +472,14 @@ def cell(
 def test_the_verdict_says_how_far_the_site_can_be_trusted() -> None:
     good = judge([cell(1, 0.03), cell(4, -0.08, 0.3), cell(64, None)], 0.15)
     assert good.trusted and good.good_to == pytest.approx(0.08)
-    assert good.sentences[0].startswith("good to 8% in 2 cells")
+    assert good.sentences[0].startswith("good to 8 % in 2 cells")
     assert good.sentences[1].startswith("better than no model") and good.null == "time"
     assert "do not trust it beyond 4 slots" in good.sentences[-1]
     bad = judge([cell(2, 0.01), cell(8, 0.4, 0.1)], 0.15)
     assert not bad.trusted
     assert any("no better" in each for each in bad.sentences)
-    assert any("beyond 2 slots for scan on disk: +40% at 8" in each for each in bad.sentences)
-    assert judge([cell(2, 0.4), cell(8, 0.5)], 0.15).sentences[0].startswith("off by up to 50%")
+    assert any("beyond 2 slots for scan on disk: +40 % at 8" in each for each in bad.sentences)
+    assert judge([cell(2, 0.4), cell(8, 0.5)], 0.15).sentences[0].startswith("off by up to 50 %")
     unknown = judge([cell(1, None)], 0.15)
     assert not unknown.trusted and unknown.good_to is None
 
@@ -492,11 +492,11 @@ def test_the_verdict_names_every_level_of_a_cell() -> None:
         cell(2, 0.01, format="rntuple", threads=1),
     ]
     said = judge(cells, 0.15).sentences
-    assert "worst: disk, scan, ttree, threads = 2, 2 slots, -50%" in said[0]
-    assert "do not trust it at all for scan on disk, ttree, threads = 2: -50% at 2 slots" in said
+    assert "worst: disk, scan, ttree, threads = 2, 2 slots, -50 %" in said[0]
+    assert "do not trust it at all for scan on disk, ttree, threads = 2: -50 % at 2 slots" in said
     # What is good elsewhere is no reason to trust another format.
     beyond = (
-        "do not trust it beyond 2 slots for scan on disk, rntuple, threads = 1: +40% at 4 slots"
+        "do not trust it beyond 2 slots for scan on disk, rntuple, threads = 1: +40 % at 4 slots"
     )
     assert beyond in said
     assert "half within" in said[0] and "half within" not in judge(cells[:2], 0.15).sentences[0]

@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 
 from decided import answered, priced, results_of
+from headrace.analysis.findings import Estimate
 from headrace.decision.offers import Offers
-from headrace.report.decision import as_json, headline, reasons
+from headrace.decision.wishes import metric_quantity, own_quantity
+from headrace.report.answers import rate_figure
+from headrace.report.decision import amount, as_json, headline, reasons
+from headrace.report.decision_page import render
 
 
 def test_the_better_storage_is_recommended_with_its_probability(tmp_path: Path) -> None:
@@ -121,3 +125,30 @@ def test_limits_that_only_together_exclude_everything_say_which_to_drop(tmp_path
     fast = max(values["events_per_s"] for values in records.trials["metrics"]) * 0.9
     slow_only = answered([records], f"price <= 1500 EUR, events/s >= {fast:.0f} events/s", offers)
     assert "no configuration keeps all limits together" in slow_only.choice.excluding
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("events_per_s", 483_000.0, "483 k events/s"),
+        ("events_per_s", 612.0, "612 events/s"),
+        ("device_bytes_per_s", 483e6, "483 MB/s"),
+        ("energy_wh_per_job", 7040.0, "7.04 kWh/job"),
+    ],
+)
+def test_amounts_are_written_as_in_reports(name: str, value: float, said: str) -> None:
+    """One spelling: `483 k events/s` in the report of the same trials, too."""
+    assert amount(value, metric_quantity(name), "EUR").replace("\u202f", " ") == said
+    if name == "events_per_s":
+        figure = rate_figure(name, Estimate(value, None, None, 1, "one trial", ()))
+        assert f"{figure.text} {figure.unit}" == said
+    assert amount(4420.0, own_quantity("price"), "EUR").replace("\u202f", " ") == "4 420 EUR"
+
+
+def test_the_axes_of_the_page_space_thousands(tmp_path: Path) -> None:
+    made = answered(
+        [results_of(tmp_path / "r", {"a": 0.0, "b": 0.5})], offers=priced(a=4000.0, b=90_000.0)
+    )
+    ticks = re.findall(r"<text[^>]*>([0-9\u202f]+)</text>", render(made, tmp_path))
+    assert any("\u202f" in tick for tick in ticks), ticks
+    assert not [tick for tick in ticks if re.search(r"\d{4}", tick)], ticks

@@ -108,7 +108,7 @@ def test_much_is_a_reason_and_some_a_warning() -> None:
     assert validity.foreign_load(RUN, QUIET) == ([], [])
     (told,), warned = validity.foreign_load(RUN, much)
     assert told.code == "foreign-load" and not warned
-    assert "1.3 of 2 CPUs" in told.text and "70%" in told.text
+    assert "1.3 of 2 CPUs" in told.text and "70 %" in told.text
     assert "(yes: 6 processes, 13 CPU s)" in told.text and "cron" not in told.text
     assert validity.foreign_load(RUN, replace(much, lost_share=0.05))[0] == []
     assert len(validity.foreign_load(RUN, replace(much, lost_share=0.05))[1]) == 1
@@ -168,7 +168,9 @@ def test_busy_clients_are_the_trials_own_work() -> None:
     busy = replace(QUIET, jobs_s=17.0, own_s=1.0, kernel_s=1.9, idle_s=0.1)
     (told,) = validity.clients_saturated(busy)
     assert (
-        told.code == "clients-saturated" and "99%" in told.text and "85% with its jobs" in told.text
+        told.code == "clients-saturated"
+        and "99 %" in told.text
+        and "85 % with its jobs" in told.text
     )
     assert validity.clients_saturated(QUIET) == []
     # The machine is as busy, with hogs: it is not the clients that were the limit.

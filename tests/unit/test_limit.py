@@ -51,7 +51,7 @@ def test_two_jobs_a_core_on_cached_data_are_cpu_contention() -> None:
 def test_large_requests_at_the_highest_rate_are_bandwidth() -> None:
     limit = limit_of(ledger(on_cpu=0.3, wait_block=0.7), 0.9, DISK, 1.0, 4, 2)
     assert (limit.kind, limit.share) == ("device bandwidth", 0.7)
-    for said in ("70%", "99%", "90.0 MB/s", "512 KiB", "20 ms", "4.0 in flight"):
+    for said in ("70 %", "99 %", "90.0 MB/s", "512 KiB", "20 ms", "4.0 in flight"):
         assert said in limit.evidence
 
 
@@ -80,7 +80,7 @@ def test_unexplained_time_is_the_device_when_it_is_busy() -> None:
 def test_unexplained_time_on_cached_data_is_the_cache() -> None:
     limit = limit_of(ledger(on_cpu=0.6, other=0.4), 0.9, IDLE, 0.001, 4, 2)
     assert limit.kind == "cache"
-    assert "0.1%" in limit.evidence
+    assert "0.1 %" in limit.evidence
 
 
 def test_what_a_watch_says_of_other_comes_before_the_cache() -> None:
@@ -104,5 +104,5 @@ def test_contention_with_cores_enough_points_at_others() -> None:
     assert "something else kept the cores busy" in limit_of(waiting, 0.9, None, None, 2, 2).evidence
     assert (
         limit_of(waiting, 0.9, None, None, 3, 2).evidence
-        == "Jobs waited for a CPU 50% of their time with 3 jobs on 2 cores."
+        == "Jobs waited for a CPU 50 % of their time with 3 jobs on 2 cores."
     )

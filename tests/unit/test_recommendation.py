@@ -15,10 +15,12 @@ from headrace.analysis.read import read
 from headrace.cli.report import report as command
 from headrace.report.answers import answers, rate_figure
 from headrace.report.first_screen import filters_of
+from headrace.report.html import render
 from headrace.report.recommendation import Recommendation, recommendation
 from headrace.report.select import shown_curves
 from headrace.report.ticket import ticket_text
 from headrace.report.tidy import tidy_table
+from headrace.report.wording import trials_sentence
 from synthetic_records import Truth, plan_of, write_results
 
 ONE: list[dict[str, Any]] = [
@@ -178,3 +180,68 @@ def test_a_ticket_says_how_many_loads_it_leaves_away(tmp_path: Path) -> None:
 
 def rows_of(findings: Findings) -> list[dict[str, Any]]:
     return tidy_table(findings).to_pylist()
+
+
+def test_a_damaged_record_is_left_out_and_a_lost_plan_is_told(tmp_path: Path) -> None:
+    """A disk that lost half of one record, then the plan: neither is called undisturbed."""
+    results = tmp_path / "r"
+    cells = [{"target": "disk", "workload": "higgs", "slots": slots} for slots in (1, 2, 4)]
+    write_results(results, plan_of(cells, 3), Truth())
+    whole = find(read(results))
+    assert trials_sentence(whole) == "9 of 9 planned trials done; all of them count."
+    victim = min((results / "trials").iterdir())
+    record = victim / "trial.json"
+    record.write_bytes(record.read_bytes()[:300])
+    findings = find(read(results))
+    said = recommendation(findings)
+    assert said is not None and said.interfered == "1 trial left out (1 damaged)."
+    assert any("headrace resume" in text for text in said.measure_next)
+    sentence = "8 of 9 planned trials done; left out of every finding: 1 damaged."
+    assert trials_sentence(findings) == sentence
+    (left,) = findings.left_out
+    assert (left.trial, left.status, left.levels["slots"]) == (victim.name, "damaged", 1)
+    for text in (ticket_text(findings), render(findings, results)):
+        assert "Nothing: no trial is left out" not in text and "all of them count" not in text
+    (results / "plan.parquet").unlink()
+    lost = trials_sentence(find(read(results)))
+    assert lost.startswith("8 trials done, and the plan cannot be read: how many are missing is")
+
+
+def test_the_reason_does_not_speak_against_the_recommendation(tmp_path: Path) -> None:
+    """One trial was lucky with the level that is worse over all others: that is a doubt."""
+    cells = [
+        {**cell, "scheduler": name, "filesystem": filesystem}
+        for cell in ONE[:2]
+        for name in ("bfq", "none")
+        for filesystem in ("ext4", "xfs", "btrfs", "ext3")
+    ]
+    findings, _ = found(tmp_path, cells, 3, effects={"scheduler": {"bfq": -0.1}})
+    bad = next(curve for curve in findings.curves if curve.levels["scheduler"] == "bfq")
+    others = tuple(curve for curve in findings.curves if curve is not bad)
+    lucky = replace(findings, curves=(bad, *others), combined=())
+    said, usual = recommendation(lucky), recommendation(replace(findings, combined=()))
+    assert said is not None and usual is not None
+    cost = "bfq instead of none costs"
+    assert cost in usual.reason and not any(cost in each for each in usual.doubts)
+    assert cost not in said.reason
+    (doubt,) = [each for each in said.doubts if cost in each]
+    assert doubt.startswith("Over all other settings the other level is better: ")
+
+
+def test_where_no_slot_is_fed_nothing_is_beyond(tmp_path: Path) -> None:
+    _, said = found(tmp_path, ONE, cpu_s=0.1)
+    assert "Beyond" not in said.reason and "No number of slots keeps 90" in said.reason
+
+
+def test_one_number_of_clients_shows_no_growth(tmp_path: Path) -> None:
+    cells = [{"target": name, "workload": "read", "slots": 1} for name in ("disk", "nas")]
+    _, said = found(tmp_path, cells, loads_storage=True)
+    asked = [each for each in said.measure_next if each.startswith("More than 1 client")]
+    assert asked == ["More than 1 client: no other number of clients was tried."]
+
+
+def test_a_number_that_costs_says_of_what(tmp_path: Path) -> None:
+    cells = [{**cell, "servers": servers} for cell in ONE for servers in (2, 64)]
+    findings, _ = found(tmp_path, cells, effects={"servers": {64: -0.5}})
+    said = recommendation(replace(findings, combined=()))
+    assert said is not None and "servers 64 instead of 2 costs" in said.reason

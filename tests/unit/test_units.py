@@ -1,13 +1,18 @@
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import headrace
 from headrace.units import (
     format_amount,
     format_bytes,
+    format_change,
     format_seconds,
+    format_share,
     parse_bytes,
     parse_bytes_per_s,
     parse_seconds,
@@ -116,3 +121,20 @@ def test_a_time_that_rounds_to_the_next_unit_has_it() -> None:
         "1 ms",
         "1 us",
     ]
+
+
+def test_a_space_stands_before_per_cent() -> None:
+    assert (format_share(0.82), format_share(0.0013, 2)) == ("82 %", "0.13 %")
+    assert (format_change(0.4), format_change(-0.043, 1)) == ("+40 %", "-4.3 %")
+
+
+def test_no_text_formats_a_share_without_the_space() -> None:
+    """`{share:.0%}` writes `82%`."""
+    sources = sorted(Path(headrace.__file__).parent.rglob("*.py"))
+    found = [
+        f"{file.name}: {line.strip()}"
+        for file in sources
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if re.search(r":[-+]?[,.0-9]*%[}\"]", line)
+    ]
+    assert sources and found == []

@@ -45,7 +45,7 @@ def rows(_: Path | None) -> list[Row]:
             of_one[each.target, each.levels["format"]] / 2 if each.levels["threads"] == 2 else None,
             # Large reads were given their requests when rows of two threads were known.
             "assumption" if each.levels["threads"] == 2 else "fitted",
-            f"CPU {each.of_cpu:+.1%}, waits for storage {each.of_waits:+.1%}",
+            f"CPU {100 * each.of_cpu:+.1f} %, waits for storage {100 * each.of_waits:+.1f} %",
         )
         for each in cells
     ]

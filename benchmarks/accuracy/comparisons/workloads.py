@@ -28,7 +28,7 @@ def row_of(cell: CellError, null_s: float) -> Row:
         cell.real_s.value,
         null_s,
         "assumption" if cell.workload in CHOSEN_AFTER else "predicted",
-        f"CPU {cell.of_cpu:+.1%}, waits for storage {cell.of_waits:+.1%}",
+        f"CPU {100 * cell.of_cpu:+.1f} %, waits for storage {100 * cell.of_waits:+.1f} %",
     )
 
 

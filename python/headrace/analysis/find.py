@@ -142,6 +142,7 @@ def find(records: Records, options: FindOptions | None = None) -> Findings:
         left_out=tuple(left for left in _left_out(records) if left.trial not in told),
         trials_planned=records.planned,
         trials_done=len(records),
+        plan_known=records.plan is not None,
         environment=shared_environment(records.environments),
         warnings=_all_warnings(records, trials, options, headlines),
         extra_tables=_result_tables(trials),
@@ -280,9 +281,9 @@ def _loading(trials: pd.DataFrame) -> frozenset[str]:
 
 
 def _left_out(records: Records) -> tuple[LeftOut, ...]:
-    left: list[LeftOut] = []
+    left = _damaged(records)
     if not len(records) or bool(records.trials["valid"].all()):
-        return ()
+        return tuple(left)
     trials: Any = records.trials[~records.trials["valid"].astype(bool)]
     for row in trials.to_dict("records"):
         reasons = tuple(text for _, text in row["reasons"])
@@ -292,6 +293,16 @@ def _left_out(records: Records) -> tuple[LeftOut, ...]:
         status = "invalid" if row["status"] == "done" else row["status"]
         left.append(LeftOut(row["id"], row["levels"], status, reasons))
     return tuple(left)
+
+
+def _damaged(records: Records) -> list[LeftOut]:
+    """Return the trials whose records cannot be read; the warnings say why."""
+    trials = () if records.plan is None else records.plan.trials
+    levels = {trial.id: dict(trial.levels) for trial in trials}
+    return [
+        LeftOut(name, levels.get(name, {}), "damaged", ("its record cannot be read",))
+        for name in records.damaged
+    ]
 
 
 def _left_by_cell(records: Records) -> dict[str, Left]:

@@ -310,7 +310,7 @@ class LeftOut:
 
     trial: str
     levels: dict[str, object]
-    status: Literal["invalid", "failed", "unsupported"]
+    status: Literal["invalid", "failed", "unsupported", "damaged"]
     reasons: tuple[str, ...]
 
 
@@ -476,8 +476,11 @@ class Findings:
     combined: tuple[Combined, ...]
     left_out: tuple[LeftOut, ...]
     trials_planned: int
+    """Without a plan that can be read, the trials with a record."""
     trials_done: int
     environment: dict[str, object]
+    plan_known: bool = True
+    """Whether the plan can be read: otherwise it is not known how many trials are missing."""
     warnings: tuple[str, ...] = ()
     extra_tables: dict[str, list[dict[str, object]]] = field(
         default_factory=dict[str, "list[dict[str, object]]"]

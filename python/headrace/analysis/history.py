@@ -133,6 +133,12 @@ def _judged(
 
 
 def _study_differences(a: Records, b: Records) -> list[EnvironmentDifference]:
+    if not (a.study and b.study):
+        # Each setting of the other would look changed.
+        if not (a.study or b.study):
+            return []
+        states = [("readable",) if each.study else ("cannot be read",) for each in (a, b)]
+        return [EnvironmentDifference("study.toml", *states)]
     texts = [
         {
             name: value if isinstance(value, str) else json.dumps(value, default=str)

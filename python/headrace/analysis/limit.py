@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.analysis.findings import Limit, LimitKind
-from headrace.units import format_bytes, format_bytes_per_s, format_seconds
+from headrace.units import format_bytes, format_bytes_per_s, format_seconds, format_share
 
 BUSY = 0.85
 """Share of the time with a request in flight, above which a device counts as always busy."""
@@ -38,7 +38,7 @@ class DeviceLoad:
     def words(self) -> str:
         """The numbers as a clause."""
         return (
-            f"the device was busy {self.busy:.0%} of the time, moved "
+            f"the device was busy {format_share(self.busy)} of the time, moved "
             f"{format_bytes_per_s(self.rate_bytes_per_s)} in requests of "
             f"{format_bytes(round(self.request_bytes / 1024) * 1024)}, "
             f"{format_seconds(self.latency_s)} each, "
@@ -65,7 +65,7 @@ def limit_of(
     """
     on_cpu = ledger["on_cpu"]
     if on_cpu >= bound:
-        return Limit("cpu", on_cpu, f"Jobs computed {on_cpu:.0%} of their time.")
+        return Limit("cpu", on_cpu, f"Jobs computed {format_share(on_cpu)} of their time.")
     waits = {name: ledger[name] for name in ("wait_cpu", "wait_block", "wait_network", "other")}
     asleep_for = dict(named or {})
     waits["memory"] = asleep_for.pop("memory", 0.0)
@@ -79,16 +79,24 @@ def limit_of(
         if cores and running <= cores:
             there += ": something else kept the cores busy"
         return Limit(
-            "cpu contention", share, f"Jobs waited for a CPU {share:.0%} of their time{there}."
+            "cpu contention",
+            share,
+            f"Jobs waited for a CPU {format_share(share)} of their time{there}.",
         )
     if largest == "wait_network":
         return Limit(
-            "network", share, f"Jobs waited for the network or a server {share:.0%} of their time."
+            "network",
+            share,
+            f"Jobs waited for the network or a server {format_share(share)} of their time.",
         )
     if largest == "wait_block":
-        return _device_limit(share, f"Jobs waited for block I/O {share:.0%} of their time", device)
+        return _device_limit(
+            share, f"Jobs waited for block I/O {format_share(share)} of their time", device
+        )
     if largest == "memory":
-        return Limit("memory", share, f"Jobs waited for memory {share:.0%} of their time.")
+        return Limit(
+            "memory", share, f"Jobs waited for memory {format_share(share)} of their time."
+        )
     return _other_limit(share, asleep_for, device, moved_share)
 
 
@@ -101,12 +109,13 @@ def _other_limit(
     """Return the bottleneck of jobs that were neither on a CPU nor in a wait of the ledger."""
     if sum(asleep_for.values()) > share / 2:
         longest = sorted(asleep_for, key=lambda name: -asleep_for[name])[:3]
-        parts = ", ".join(f"{name} {asleep_for[name]:.0%}" for name in longest)
-        return Limit("sleep", share, f"Jobs slept {share:.0%} of their time: {parts}.")
+        parts = ", ".join(f"{name} {format_share(asleep_for[name])}" for name in longest)
+        return Limit("sleep", share, f"Jobs slept {format_share(share)} of their time: {parts}.")
     # Time that no kernel counter explains: sleep in the program, or I/O that is not charged to the
     # job.
     slept = (
-        f"Jobs were neither on a CPU nor in a wait that the kernel counts {share:.0%} of their time"
+        "Jobs were neither on a CPU nor in a wait that the kernel counts "
+        f"{format_share(share)} of their time"
     )
     if device is not None and device.busy >= BUSY:
         return _device_limit(share, slept, device)
@@ -114,8 +123,8 @@ def _other_limit(
         return Limit(
             "cache",
             share,
-            f"{slept}; the device moved {moved_share:.1%} of what they asked for: the page "
-            "cache fed them.",
+            f"{slept}; the device moved {format_share(moved_share, 1)} of what they asked for: "
+            "the page cache fed them.",
         )
     if device is not None and device.busy < 0.1:
         return Limit("idle", share, f"{slept}, and {device.words}.")
@@ -136,10 +145,10 @@ def _device_limit(share: float, waited: str, device: DeviceLoad | None) -> Limit
     if large and device.busy >= BUSY and of_highest >= HIGHEST_RATE:
         kind, reason = (
             "device bandwidth",
-            f"this is {of_highest:.0%} of the highest rate it reached",
+            f"this is {format_share(of_highest)} of the highest rate it reached",
         )
     elif large and device.busy >= BUSY:
-        reason = f"this is only {of_highest:.0%} of the highest rate it reached"
+        reason = f"this is only {format_share(of_highest)} of the highest rate it reached"
     elif large:
         reason = "between requests the device stood idle: jobs ask for one piece at a time"
     return Limit(kind, share, f"{waited}; {device.words}; {reason}.")

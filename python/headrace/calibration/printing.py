@@ -10,7 +10,7 @@ from headrace.calibration.verdict import as_json as verdict_json
 from headrace.plan.trial import Trial
 from headrace.report import wording
 from headrace.report.text_table import TextTable, WholeText
-from headrace.units import format_seconds
+from headrace.units import format_change, format_seconds
 
 NAMED_AT_MOST = 4
 """Cells without a valid trial that a warning names."""
@@ -79,7 +79,7 @@ def _print_cells(site: LearntSite, console: Console) -> None:
 
 
 def _percent(error: float | None) -> str:
-    return "" if error is None else f"{error:+.0%}"
+    return "" if error is None else format_change(error)
 
 
 def _name(trial: Trial) -> str:

@@ -35,6 +35,7 @@ from headrace.site import Site, SiteCalibration
 from headrace.study.model import Study
 from headrace.study.resolve import resolve
 from headrace.system.machine_facts import reads_ahead_in_large_folios
+from headrace.units import format_share
 
 Say = Callable[[str], None]
 REPEATS = 4
@@ -253,7 +254,8 @@ def _disturbed(records: Records) -> list[str]:
     count = sum(len(each.warned) for each in found)
     most = max(each.lost_share_counted for each in found)
     return [
-        f"other programs may have cost {count} of {len(records)} trials up to {most:.0%} of their "
+        f"other programs may have cost {count} of {len(records)} trials up to "
+        f"{format_share(most)} of their "
         "time: measure again on a quiet machine"
     ]
 

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from headrace.plan.trial import Trial
+from headrace.units import format_change, format_share
 
 Role = Literal["learnt", "checked", "predicted"]
 Null = Literal["time", "rate"]
@@ -121,23 +122,23 @@ def judge(cells: Sequence[PredictedCell], limit: float) -> SiteVerdict:
     typical = float(np.median(errors))
     null_typical = float(np.median(null_errors)) if null_errors else None
     number = "the cell" if len(checked) == 1 else f"{len(checked)} cells"
-    half = f"half within {typical:.0%}; " if len(checked) >= _FEW else ""
+    half = f"half within {format_share(typical)}; " if len(checked) >= _FEW else ""
     sentences = [
-        f"good to {max(errors):.0%} in {number} that it had not seen ({half}"
-        f"worst: {worst.name}, {worst.error or 0.0:+.0%})"
+        f"good to {format_share(max(errors))} in {number} that it had not seen ({half}"
+        f"worst: {worst.name}, {format_change(worst.error or 0.0)})"
     ]
     if null_typical is not None:
         better = "better" if typical < null_typical else "no better"
         sentences.append(
             f'{better} than no model, "every cell has the {null} of the nearest measured one" '
-            f"(half within {null_typical:.0%}, at most {max(null_errors):.0%})"
+            f"(half within {format_share(null_typical)}, at most {format_share(max(null_errors))})"
         )
     for cell in bad:
         trusted = max((each.slots for each in cells if _is_alike(each, cell, limit)), default=0)
         where = f"beyond {slots_words(trusted)}" if 0 < trusted < cell.slots else "at all"
         what = ", ".join((f"{cell.trial.workload} on {cell.trial.target}", *cell.levels))
         sentences.append(
-            f"do not trust it {where} for {what}: {cell.error or 0.0:+.0%} at "
+            f"do not trust it {where} for {what}: {format_change(cell.error or 0.0)} at "
             f"{slots_words(cell.slots)}"
         )
     most = max(measured)

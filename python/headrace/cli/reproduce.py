@@ -18,6 +18,7 @@ from headrace.cli._console import err, out
 from headrace.cli._on import On
 from headrace.cli._output_files import check_page
 from headrace.errors import FileProblem, StudyError, as_word
+from headrace.units import format_share
 
 if TYPE_CHECKING:
     from headrace.reproduce.published import Reproduced
@@ -280,14 +281,15 @@ def _show(result: Reproduced, every: bool) -> None:
     said = [f"{found['findings_that_hold']} of {found['findings']} findings hold ({held})"]
     if found["median_error"] is not None:
         said.append(
-            f"predicted numbers: median error {found['median_error']:.2%}, null model "
-            f"{_share(found['null_median_error'])}, {found['within_25_percent']:.0%} within 25 %"
+            f"predicted numbers: median error {format_share(found['median_error'], 2)}, null model "
+            f"{_share(found['null_median_error'])}, {format_share(found['within_25_percent'])} "
+            "within 25 %"
         )
     if found["median_points"] is not None:
         said.append(
             f"efficiencies and variations: median {found['median_points'] * 100:.1f} points, null "
             f"model {(found['null_median_points'] or 0.0) * 100:.1f}, "
-            f"{found['within_3_points']:.0%} within 3"
+            f"{format_share(found['within_3_points'])} within 3"
         )
     if found["skill"] is not None:
         said.append(f"skill {found['skill']:+.2f}")
@@ -306,7 +308,7 @@ def _vary(module: StudyModule, used: Reproduced, threads: int) -> None:
         said = [f"{found['findings_that_hold']} of {found['findings']} findings hold"]
         if found["median_error"] is not None:
             said.append(
-                f"median error {found['median_error']:.1%} "
+                f"median error {format_share(found['median_error'], 1)} "
                 f"({_share(before['median_error'])} as used)"
             )
         if found["median_points"] is not None and before["median_points"] is not None:
@@ -325,7 +327,7 @@ def _vary(module: StudyModule, used: Reproduced, threads: int) -> None:
 
 
 def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2%}"
+    return "–" if value is None else format_share(value, 2)
 
 
 def _show_numbers(result: Reproduced) -> None:

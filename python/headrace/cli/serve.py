@@ -38,10 +38,12 @@ def serve(
     """
     from headrace.serving import ServeOptions, serve_results
 
-    def tell(link: str) -> None:
+    def tell(link: str, elsewhere: str) -> None:
         out.print(link, markup=False, soft_wrap=True)
         # A program that started this one waits for the link.
         out.file.flush()
+        if elsewhere:
+            err.print(f"from other machines: {elsewhere}", style="dim", soft_wrap=True)
         err.print("open this link in a browser; Ctrl-C ends", style="dim")
 
     options = ServeOptions(folder, address, port, password_file, certificate, key)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from headrace.metrics import metric_of
 
 _SI = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_SYMBOLS = frozenset({"B", "J", "W", "Wh", "g", "s"})
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
@@ -60,7 +61,13 @@ def spoken(name: str, largest: float) -> ShownMetric:
     if metric_of(name).scale != "plain" or not shown.unit.endswith("/s") or largest < 1e4:
         return shown
     factor, prefix = next((f, p) for f, p in _SI if largest >= f)
-    return ShownMetric(name, shown.title, f"{prefix} {shown.unit}", factor)
+    return ShownMetric(name, shown.title, with_prefix(prefix, shown.unit), factor)
+
+
+def with_prefix(prefix: str, unit: str) -> str:
+    """Return a unit with an SI prefix: `MB/s`, `kWh`, and `k events/s` where the unit is a word."""
+    symbol = unit.split("/")[0]
+    return f"{prefix}{unit}" if not prefix or symbol in _SYMBOLS else f"{prefix} {unit}"
 
 
 def _time(largest_s: float) -> tuple[float, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.profiles.steps import Recording, Unseen
 from headrace.profiles.summary import Summary
-from headrace.units import format_amount, format_bytes, format_seconds
+from headrace.units import format_amount, format_bytes, format_seconds, format_share
 
 
 def overview_title(recording: Recording) -> str:
@@ -27,8 +27,8 @@ def overview_rows(recording: Recording, summary: Summary) -> list[tuple[str, str
         ("each byte", f"read {summary.reuse:.2f} times ({format_amount(summary.bytes_unique)} "
                       f"without repetition)"),
         ("size of a read", f"median {sizes[1]}; nine in ten {sizes[0]} to {sizes[2]}"),
-        ("order", f"{summary.sequential_fraction:.0%} of reads begin where the one before ended, "
-                  f"{summary.forward_fraction:.0%} there or further on"),
+        ("order", f"{format_share(summary.sequential_fraction)} of reads begin where the one "
+                  f"before ended, {format_share(summary.forward_fraction)} there or further on"),
         ("work between reads", f"median {work[1]}; nine in ten {work[0]} to {work[2]}"),
         ("written", f"{format_amount(summary.bytes_written)} in "
                     f"{_counted(summary.writes, 'write')}"),

@@ -93,8 +93,10 @@ def cost_sentence(effect: FactorEffect, names: LevelNames) -> str:
         notes.append(f"{words(between)}: no difference seen to either")
     note = f" ({'; '.join(notes)})" if notes else ""
     more = " more" if effect.less_is_better else ""
+    # A bare number does not say of what.
+    of = f"{factor_text(effect.factor)} " if isinstance(effect.worst, int | float) else ""
     return (
-        f"{words(worst)} instead of {words(best)} costs "
+        f"{of}{words(worst)} instead of {words(best)} costs "
         f"{cost_text(effect.cost_of_wrong)}{more}{note}."
     )
 

@@ -12,6 +12,7 @@ from headrace.decision.answer import DecisionAnswer
 from headrace.decision.candidates import SETTINGS_ERROR, Candidate
 from headrace.decision.choose import Choice, JudgedConfiguration
 from headrace.decision.wishes import Quantity, metric_quantity, own_quantity
+from headrace.metrics.shown import with_prefix
 from headrace.registry import nearest
 from headrace.report.numbers import (
     NARROW_SPACE,
@@ -54,7 +55,7 @@ _PLAIN = ("", "y", "1/y", "U", "s", "currency", "share")
 
 
 def amount(value: float | None, quantity: Quantity, currency: str) -> str:
-    """Return a value with its unit: `2.5 Mevents/s`, `4 420 EUR`, `96 %`; a dash without one."""
+    """Return a value with its unit: `2.5 M events/s`, `4 420 EUR`, `96 %`; a dash without one."""
     if value is None or math.isnan(value):
         return "–"
     if math.isinf(value):
@@ -69,8 +70,7 @@ def amount(value: float | None, quantity: Quantity, currency: str) -> str:
         digits = max(3, len(str(int(abs(value)))))
         return f"{number(value, digits)}{NARROW_SPACE if shown else ''}{shown}"
     factor, prefix = next(((f, p) for f, p in _SI if abs(value) >= f), (1.0, ""))
-    spaced = f"{NARROW_SPACE}{prefix}{unit}" if prefix else f"{NARROW_SPACE}{unit}"
-    return f"{number(value / factor, 3)}{spaced}"
+    return f"{number(value / factor, 3)}{NARROW_SPACE}{with_prefix(prefix, unit)}"
 
 
 def interval(candidate: Candidate, quantity: Quantity, currency: str) -> str:

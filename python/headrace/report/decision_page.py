@@ -26,6 +26,7 @@ from headrace.report.decision import (
 )
 from headrace.report.html import environment
 from headrace.report.numbers import probability
+from headrace.report.plots import space_thousands
 from headrace.whole_file import write_whole
 
 ROWS_AT_MOST = 200
@@ -275,6 +276,7 @@ def _draw(
     axes.set_xlabel(f"{against.title} ({unit})" if unit else against.title)
     axes.set_ylabel(f"{wanted.title} ({wanted.unit})" if wanted.unit else wanted.title)
     axes.set_ylim(bottom=0)
+    space_thousands(axes)
     if labelled and len(labelled) <= 10:
         axes.legend(fontsize=8)
 

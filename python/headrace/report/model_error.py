@@ -12,7 +12,7 @@ from headrace.analysis.findings import Estimate
 from headrace.analysis.model_error import CellError, ModelErrors
 from headrace.report import wording
 from headrace.report.text_table import TextTable, WholeText
-from headrace.units import format_seconds
+from headrace.units import format_change, format_seconds, format_share
 
 CLOSE = 0.1
 """The largest error that is called small."""
@@ -40,10 +40,10 @@ def headline(errors: ModelErrors) -> str:
     close = sum(1 for cell in errors.cells if abs(cell.error) <= CLOSE)
     worst = max(errors.cells, key=lambda cell: abs(cell.error))
     return (
-        f"The simulated time is within {errors.quantile(0.5):.0%} of the measured one in half "
-        f"of {wording.plural(len(errors.cells), 'cell')}, "
-        f"within {CLOSE:.0%} in {close}; the largest error is {worst.error:+.0%} "
-        f"({_cell(worst)}, {worst.workload}, "
+        f"The simulated time is within {format_share(errors.quantile(0.5))} of the measured one "
+        f"in half of {wording.plural(len(errors.cells), 'cell')}, "
+        f"within {format_share(CLOSE)} in {close}; the largest error is "
+        f"{format_change(worst.error)} ({_cell(worst)}, {worst.workload}, "
         f"{wording.plural(int(str(worst.levels['slots'])), 'slot')})."
     )
 
@@ -68,9 +68,9 @@ def print_model_errors(errors: ModelErrors, console: Console) -> None:
             str(cell.levels["slots"]),
             _time(cell.real_s),
             format_seconds(cell.simulated_s.value),
-            f"{cell.error:+.0%}" if cell.seen else f"({cell.error:+.0%})",
-            f"{cell.of_cpu:+.0%}",
-            f"{cell.of_waits:+.0%}",
+            format_change(cell.error) if cell.seen else f"({format_change(cell.error)})",
+            format_change(cell.of_cpu),
+            format_change(cell.of_waits),
         )
     console.print(table)
     console.print(

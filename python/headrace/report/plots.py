@@ -13,6 +13,7 @@ from headrace.analysis.metrics import LEDGER
 from headrace.metrics.shown import show
 from headrace.palette import CURVE_COLOURS, GREY, LEDGER_COLOURS
 from headrace.report import wording
+from headrace.report.numbers import NARROW_SPACE
 from headrace.report.select import shown_curves
 
 KINDS = ("pdf", "svg", "png")
@@ -27,6 +28,17 @@ def _axes(width_in: float, height_in: float) -> tuple[Any, Any]:
     figure = Figure(figsize=(width_in, height_in), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.add_subplot()
+
+
+def space_thousands(axes: Any) -> None:
+    """Write the numbers on both axes with narrow spaces between thousands."""
+    from matplotlib.ticker import FuncFormatter
+
+    def text(value: float, _: int) -> str:
+        return f"{value:,.12g}".replace(",", NARROW_SPACE).replace("-", "−")
+
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(text))
 
 
 def _save(figure: Any, folder: Path, name: str) -> list[Path]:
@@ -81,6 +93,7 @@ def _against_load(curves: list[Curve], name: str, bound: float | None) -> Any:
     axes.set_ylabel(shown.heading)
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
+    space_thousands(axes)
     axes.grid(color="#e6e6e6")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(fontsize=7, frameon=False)

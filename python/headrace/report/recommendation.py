@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.analysis.curves import Family, family_of
-from headrace.analysis.findings import Curve, Findings, Growth, SlotsFed
+from headrace.analysis.findings import Curve, FactorEffect, Findings, Growth, SlotsFed
 from headrace.analysis.ranking import peak
 from headrace.metrics.shown import show
 from headrace.report import interference
@@ -16,6 +16,7 @@ from headrace.report.answers import Answer, answers, rate_figure
 from headrace.report.choices import cost_sentence
 from headrace.report.numbers import percent
 from headrace.report.wording import (
+    LEFT_OUT,
     LevelNames,
     axis_noun,
     beyond_text,
@@ -126,10 +127,12 @@ def _reason(findings: Findings, curve: Curve, mine: list[Curve], metric: str | N
     parts = [_rate(curve, metric)]
     fed = curve.slots_fed
     if fed is not None and not fed.censored:
-        kept = f"jobs keep {percent(fed.efficiency)} efficiency up to {fed.slots} of them; " if (
-            fed.slots
-        ) else ""  # fmt: skip
-        parts.append(_sentence(f"{kept}beyond, {beyond_text(fed.why)}"))
+        kept = (
+            f"jobs keep {percent(fed.efficiency)} efficiency up to {fed.slots} of them; beyond, "
+            if fed.slots
+            else f"no number of {axis_noun(curve)}s keeps {percent(fed.efficiency)} efficiency: "
+        )
+        parts.append(_sentence(f"{kept}{beyond_text(fed.why)}"))
     costs = [each for each in findings.combined if each.workload == curve.workload and each.seen]
     if costs and len(mine) > 1:
         most = max(costs, key=lambda each: each.cost.value)
@@ -154,16 +157,29 @@ def _rate(curve: Curve, metric: str | None) -> str:
 
 
 def _cost_of_a_level(findings: Findings, curve: Curve, metric: str | None) -> str:
-    """Return what the wrong level of the strongest factor costs; empty when none is seen."""
-    effects = [
-        each
-        for each in findings.effects
-        if each.seen and each.workload == curve.workload and each.metric == metric
-    ]
+    """Return what the wrong level of the strongest factor costs; empty when none is seen, and of
+    factors whose wrong level is recommended, which are doubts."""
+    effects = [each for each in _effects(findings, curve, metric) if not _takes_worst(curve, each)]
     if not effects:
         return ""
     strongest = max(effects, key=lambda each: each.cost_of_wrong.value)
     return cost_sentence(strongest, LevelNames.of(findings))
+
+
+def _effects(findings: Findings, curve: Curve, metric: str | None) -> list[FactorEffect]:
+    """Return the factors whose effect on the curve's workload is seen."""
+    return [
+        each
+        for each in findings.effects
+        if each.seen and each.workload == curve.workload and each.metric == metric
+    ]
+
+
+def _takes_worst(curve: Curve, effect: FactorEffect) -> bool:
+    """Return whether the curve has a level that is the worst one over all other settings."""
+    level = curve.target if effect.factor == "target" else curve.levels.get(effect.factor)
+    worst = (effect.worst, *effect.alike_worst)
+    return level in worst and level != effect.best and level not in effect.alike_best
 
 
 def _sentence(text: str) -> str:
@@ -185,6 +201,13 @@ def _doubts(findings: Findings, curve: Curve, mine: list[Curve]) -> list[str]:
             f"No difference is seen to {curve.alike} of {len(mine) - 1} other combinations: the "
             "cheapest of them may do as well."
         )
+    if len(mine) > 1:
+        metric, names = main_metric(findings, curve.workload), LevelNames.of(findings)
+        found += [
+            f"Over all other settings the other level is better: {cost_sentence(each, names)}"
+            for each in _effects(findings, curve, metric)
+            if _takes_worst(curve, each)
+        ]
     fed = curve.slots_fed
     if fed is not None and _is_unsure(fed):
         found.append(f"The intervals allow {fed_words(fed, axis_noun(curve))}.")
@@ -216,11 +239,7 @@ def _others(findings: Findings, curve: Curve) -> list[Curve]:
 
 def _interfered(findings: Findings) -> str:
     statuses = [left.status for left in findings.left_out]
-    parts = [
-        f"{statuses.count(status)} {status}"
-        for status in ("invalid", "failed", "unsupported")
-        if status in statuses
-    ]
+    parts = [f"{statuses.count(status)} {status}" for status in LEFT_OUT if status in statuses]
     left = f"{plural(len(statuses), 'trial')} left out ({', '.join(parts)})" if parts else ""
     warned = sum(len(each.warned) for each in findings.interference)
     other = f"other programs ran during {plural(warned, 'trial')} that count" if warned else ""
@@ -249,9 +268,13 @@ def _next(findings: Findings, curve: Curve, mine: list[Curve]) -> list[str]:
     if fed is not None and _is_unsure(fed):
         found.append(f"More repeats: the intervals allow {fed_words(fed, noun)}.")
     if curve.growth is not None and curve.growth.beyond == "untried":
-        found.append(f"More than {plural(curve.growth.clients[-1], noun)}: the rate still grows.")
+        most, several = curve.growth.clients[-1], len(curve.growth.clients) > 1
+        why = "the rate still grows" if several else f"no other number of {noun}s was tried"
+        found.append(f"More than {plural(most, noun)}: {why}.")
     if any(left.status == "invalid" for left in findings.left_out):
         found.append("The invalid trials again, undisturbed: headrace resume … --retry-invalid.")
+    if any(left.status == "damaged" for left in findings.left_out):
+        found.append("The trials with a damaged record again: headrace resume.")
     if all(len(point.trials) == 1 for point in curve.points):
         found.append("Each cell at least three times: [plan] repeats.")
     elif len(mine) > 1 and curve.alike:

@@ -275,12 +275,18 @@ def provenance_of(curve: Curve) -> str:
     return curve.provenance or " + ".join(sorted({point.provenance for point in curve.points}))
 
 
+LEFT_OUT = ("invalid", "failed", "unsupported", "damaged")
+"""Why a trial is left out, in the order of sentences."""
+
+
 def trials_sentence(findings: Findings) -> str:
     """Return how much of the plan these findings use."""
     text = f"{findings.trials_done} of {findings.trials_planned} planned trials done"
+    if not findings.plan_known:
+        done = plural(findings.trials_done, "trial")
+        text = f"{done} done, and the plan cannot be read: how many are missing is not known"
     counts = {
-        status: sum(1 for left in findings.left_out if left.status == status)
-        for status in ("invalid", "failed", "unsupported")
+        status: sum(1 for left in findings.left_out if left.status == status) for status in LEFT_OUT
     }
     parts = [f"{count} {status}" for status, count in counts.items() if count]
     if parts:

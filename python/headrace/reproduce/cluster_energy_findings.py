@@ -26,6 +26,7 @@ from headrace.reproduce.cluster_energy_cells import (
 )
 from headrace.reproduce.published import Finding, Published
 from headrace.reproduce.study import Judge
+from headrace.units import format_share
 
 MISSING = {
     "slot3-ssd-no-gain": (
@@ -86,7 +87,7 @@ EVIDENCE = {
 
 
 def _listed(values: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:.1%}" for name, value in values.items())
+    return ", ".join(f"{name} {format_share(value, 1)}" for name, value in values.items())
 
 
 @dataclass(frozen=True)
@@ -253,8 +254,9 @@ def _judge_filesystems(judge: Judge, cells: ObtainedCells) -> None:
         and fs["ssd", 1] <= 0.01
         and fs["hdd", 0] <= 0.07
         and fs["ssd", 0] <= 0.02,
-        f"largest change of time: HDD {fs['hdd', 1]:.1%}, SSD {fs['ssd', 1]:.1%}; of energy: "
-        f"{fs['hdd', 0]:.1%}, {fs['ssd', 0]:.1%}",
+        f"largest change of time: HDD {format_share(fs['hdd', 1], 1)}, SSD "
+        f"{format_share(fs['ssd', 1], 1)}; of energy: "
+        f"{format_share(fs['hdd', 0], 1)}, {format_share(fs['ssd', 0], 1)}",
     )
     best = {
         (scheme, drive): min(
@@ -299,7 +301,7 @@ def _judge_schedulers(judge: Judge, cells: ObtainedCells) -> None:
     judge.says(
         "scheduler-ssd-none",
         max(changes) <= 0.015,
-        f"largest change among the others: {max(changes):.1%}",
+        f"largest change among the others: {format_share(max(changes), 1)}",
     )
     ranks = {
         key: values["noop"] / min(values.values()) - 1
@@ -309,7 +311,7 @@ def _judge_schedulers(judge: Judge, cells: ObtainedCells) -> None:
     judge.says(
         "scheduler-noop-ssd",
         max(ranks.values()) <= 0.003,
-        f"noop is at most {max(ranks.values()):.2%} behind the best",
+        f"noop is at most {format_share(max(ranks.values()), 2)} behind the best",
     )
     nas = sched["nas", "hdd", 4]
     others = [nas[name] for name in ("noop", "deadline", "cfq")]
@@ -348,7 +350,8 @@ def _judge_wrong_choices(judge: Judge, cells: ObtainedCells) -> None:
     judge.says(
         "wrong-choice-costs",
         min(bad) >= 0.04 and 0.12 <= max(bad) <= 0.28 and max(mild) <= 0.08,
-        f"HDD {min(bad):.1%} to {max(bad):.1%}, SSD up to {max(mild):.1%}",
+        f"HDD {format_share(min(bad), 1)} to {format_share(max(bad), 1)}, SSD up to "
+        f"{format_share(max(mild), 1)}",
     )
 
 

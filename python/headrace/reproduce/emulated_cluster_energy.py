@@ -15,6 +15,7 @@ from headrace.reproduce.small_study import (
     judged,
     spread,
 )
+from headrace.units import format_change
 
 SCHEMES, WINDOWS = "emulated-schemes", "emulated-read-ahead"
 DRIVES = ("wd-wd3200bekt", "corsair-f40")
@@ -114,8 +115,8 @@ def _over(rates: Rates, drive: str, place: int) -> float:
 
 def _says(place: int) -> Callable[[Rates], str]:
     return lambda rates: (
-        f"best over worst {_over(rates, DISK, place):+.0%} on the disk, "
-        f"{_over(rates, SSD, place):+.0%} on the SSD"
+        f"best over worst {format_change(_over(rates, DISK, place))} on the disk, "
+        f"{format_change(_over(rates, SSD, place))} on the SSD"
     )
 
 
@@ -168,8 +169,8 @@ def findings(
             "read-ahead matters on the disk where several jobs share it",
             lambda rates: _ahead(rates, 8) > 0.1,
             lambda rates: (
-                f"best over worst window {_ahead(rates, 1):+.0%} at 1 slot, "
-                f"{_ahead(rates, 8):+.0%} at 8"
+                f"best over worst window {format_change(_ahead(rates, 1))} at 1 slot, "
+                f"{format_change(_ahead(rates, 8))} at 8"
             ),
             *both(_windows),
         ),

@@ -15,6 +15,7 @@ from headrace.reproduce.small_study import (
     best,
     judged,
 )
+from headrace.units import format_change
 
 FILE = "emulated-drives"
 DRIVES = ("hdd", "ssd", "hdd-raid0-3", "ssd-raid0-2")
@@ -147,7 +148,7 @@ def _on_raid(pairs: _Pairs) -> list[JudgedClaim]:
                 abs(_ratio(rates, "ssd-raid0-2", "ssd", slots) - 1) < 0.2 for slots in (1, 2, 3)
             ),
             lambda rates: ", ".join(
-                f"{slots} workers {_ratio(rates, 'ssd-raid0-2', 'ssd', slots) - 1:+.0%}"
+                f"{slots} workers {format_change(_ratio(rates, 'ssd-raid0-2', 'ssd', slots) - 1)}"
                 for slots in (1, 2, 3)
             ),
             *pairs.two("scan", "ssd-raid0-2", "ssd", (1, 2, 3)),

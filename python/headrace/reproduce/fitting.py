@@ -22,6 +22,7 @@ from headrace.errors import HeadraceError
 from headrace.reproduce.cells import ObtainedCell, ObtainedCells, run_cells
 from headrace.reproduce.published import POINTS_SCALE, Number, published
 from headrace.reproduce.study import FreeParameter, StudyModule
+from headrace.units import format_change
 
 
 def calibrate_numbers(module: StudyModule, cells: ObtainedCells) -> list[Number]:
@@ -71,7 +72,7 @@ def fit_study(module: StudyModule, say: Callable[[str], None]) -> dict[str, floa
             f"{_value(parameter, float(scaled)):.4g}"
             for parameter, scaled in zip(module.parameters, at, strict=True)
         )
-        say(f"{values}  ->  " + ", ".join(f"{error:+.1%}" for error in errors))
+        say(f"{values}  ->  " + ", ".join(format_change(error, 1) for error in errors))
         return np.asarray(errors)
 
     inside = np.clip(start, 0.01, 0.99)

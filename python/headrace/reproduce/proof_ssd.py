@@ -12,6 +12,7 @@ from headrace.reproduce.published import (
     range_error,
 )
 from headrace.reproduce.study import Figure, FreeParameter, Judge, Series, StudyModule
+from headrace.units import format_change, format_share
 
 DRIVES = ("hdd", "ssd", "hdd-raid0-3", "ssd-raid0-2")
 SLOTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12)
@@ -187,7 +188,7 @@ def _scan_on_raid(judge: Judge, scan: Rates) -> None:
         "scan-ssd-raid-no-gain",
         equal and -0.02 <= gains[8] <= 0.15,
         "gain of the RAID at 1, 2, 4, 8 workers: "
-        + ", ".join(f"{gains[slots]:+.1%}" for slots in (1, 2, 4, 8)),
+        + ", ".join(format_change(gains[slots], 1) for slots in (1, 2, 4, 8)),
     )
     raid = scan["hdd-raid0-3"]
     ratio = raid[7] / scan["hdd"][7]
@@ -200,7 +201,9 @@ def _scan_on_raid(judge: Judge, scan: Rates) -> None:
     )
     drop = 1 - raid[8] / raid[7]
     judge.says(
-        "scan-hdd-raid-drops-at-8", 0.10 <= drop <= 0.30, f"from 7 to 8 workers {-drop:+.1%}"
+        "scan-hdd-raid-drops-at-8",
+        0.10 <= drop <= 0.30,
+        f"from 7 to 8 workers {format_change(-drop, 1)}",
     )
 
 
@@ -210,7 +213,7 @@ def _analysis_on_raid(judge: Judge, full: Rates) -> None:
         "analysis-raid-levels-at-10",
         all(gain < LEVEL * (12 / 10 - 1) for gain in beyond.values()),
         "from 10 to 12 workers: "
-        + ", ".join(f"{drive} {gain:+.1%}" for drive, gain in beyond.items()),
+        + ", ".join(f"{drive} {format_change(gain, 1)}" for drive, gain in beyond.items()),
     )
     raid = full["hdd-raid0-3"]
     best = max(raid, key=lambda slots: raid[slots])
@@ -227,10 +230,14 @@ def _analysis_on_raid(judge: Judge, full: Rates) -> None:
         "hdd-raid-no-help-beyond-4",
         all(fed[slots] < 0.7 for slots in (5, 6, 7, 8)),
         "share of what the workers could take at 4, 5, 8: "
-        + ", ".join(f"{fed[slots]:.0%}" for slots in (4, 5, 8)),
+        + ", ".join(format_share(fed[slots]) for slots in (4, 5, 8)),
     )
     gain = full["ssd-raid0-2"][8] / full["ssd"][8] - 1
-    judge.says("ssd-raid-10-to-20", 0.08 <= gain <= 0.25, f"full analysis, 8 workers: {gain:+.1%}")
+    judge.says(
+        "ssd-raid-10-to-20",
+        0.08 <= gain <= 0.25,
+        f"full analysis, 8 workers: {format_change(gain, 1)}",
+    )
 
 
 def _farm(judge: Judge, cells: ObtainedCells) -> None:
@@ -244,7 +251,9 @@ def _farm(judge: Judge, cells: ObtainedCells) -> None:
         for slots in (1, 8)
     )
     judge.says(
-        "farm-sums", worst < 0.1, f"8 nodes differ from 8 times one node by at most {worst:.1%}"
+        "farm-sums",
+        worst < 0.1,
+        f"8 nodes differ from 8 times one node by at most {format_share(worst, 1)}",
     )
 
 

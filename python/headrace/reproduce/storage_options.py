@@ -17,6 +17,7 @@ from headrace.reproduce.published import (
     range_error,
 )
 from headrace.reproduce.study import Figure, FreeParameter, Judge, Series, StudyModule
+from headrace.units import format_share
 
 STORAGES = ("lustre", "hadoop", "bluearc", "orangefs")
 CLIENTS = (3, 21)
@@ -250,7 +251,7 @@ def _skims(judge: Judge, cells: ObtainedCells) -> None:
         "lustre-reads-too-much",
         parts["lustre"] >= 0.75
         and all(abs(parts[name] - 0.5) < 0.05 for name in STORAGES if name != "lustre"),
-        ", ".join(f"{name} {value:.0%}" for name, value in parts.items()),
+        ", ".join(f"{name} {format_share(value)}" for name, value in parts.items()),
     )
 
 

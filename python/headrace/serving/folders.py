@@ -92,8 +92,18 @@ class ResultsFolder:
 
 def results_folders(root: Path) -> list[ResultsFolder]:
     """Return the results folders below a folder, the newest first."""
-    found = [read_folder(root, name) for name in _names(root)]
-    return sorted(found, key=lambda each: (each.created_utc, each.name), reverse=True)
+    return folders_and_links(root)[0]
+
+
+def folders_and_links(root: Path) -> tuple[list[ResultsFolder], list[str]]:
+    """Return the results folders, the newest first, and the symbolic links to folders.
+
+    Links are not followed: one may lead out of the folder that is served, or round in a circle.
+    """
+    links: list[str] = []
+    found = [read_folder(root, name) for name in _names(root, links)]
+    found.sort(key=lambda each: (each.created_utc, each.name), reverse=True)
+    return found, links
 
 
 def named_folder(root: Path, name: str) -> ResultsFolder:
@@ -121,6 +131,22 @@ def inside(root: Path, name: str) -> Path:
     return path
 
 
+def files_below(root: Path, pattern: str = "**/*.toml") -> Iterator[tuple[str, Path]]:
+    """Yield the files of a pattern by name, without links that lead out of the folder."""
+    top = root.resolve()
+    for file in sorted(root.glob(pattern)):
+        name = str(file.relative_to(root))
+        if is_text(name) and not (file.is_symlink() and not _leads_inside(file, top)):
+            yield name, file
+
+
+def _leads_inside(link: Path, top: Path) -> bool:
+    try:
+        return link.resolve().is_relative_to(top)
+    except (OSError, RuntimeError):  # a loop of links
+        return False
+
+
 def read_folder(root: Path, name: str) -> ResultsFolder:
     """Return what a results folder holds now; `damage` says why when it cannot be read."""
     path = root if name == HERE else root / name
@@ -137,8 +163,11 @@ def read_folder(root: Path, name: str) -> ResultsFolder:
     )  # fmt: skip
 
 
-def _names(root: Path) -> Iterator[str]:
-    """Yield the results folders: breadth first, not into results folders, nor into hidden ones."""
+def _names(root: Path, links: list[str]) -> Iterator[str]:
+    """Yield the results folders: breadth first, not into results folders, nor into hidden ones.
+
+    Symbolic links to folders on the way are added to `links`.
+    """
     left, found = [("", 0)], 0
     while left and found < FOLDERS_AT_MOST:
         prefix, depth = left.pop(0)
@@ -151,17 +180,25 @@ def _names(root: Path) -> Iterator[str]:
         if depth == DEPTH:
             continue
         try:
-            with os.scandir(here) as entries:
-                below = sorted(
-                    entry.name
-                    for entry in entries
-                    if not entry.name.startswith(".")
-                    and is_text(entry.name)
-                    and entry.is_dir(follow_symlinks=False)
-                )
+            below = _folders_in(here)
         except OSError:
             continue
-        left += [(f"{prefix}/{name}" if prefix else name, depth + 1) for name in below]
+        for name, is_link in below:
+            whole = f"{prefix}/{name}" if prefix else name
+            if is_link:
+                links.append(whole)
+            else:
+                left.append((whole, depth + 1))
+
+
+def _folders_in(folder: Path) -> list[tuple[str, bool]]:
+    """Return the folders in a folder by name, and whether each is a symbolic link."""
+    with os.scandir(folder) as entries:
+        return sorted(
+            (entry.name, entry.is_symlink())
+            for entry in entries
+            if not entry.name.startswith(".") and is_text(entry.name) and entry.is_dir()
+        )
 
 
 def is_text(name: str) -> bool:

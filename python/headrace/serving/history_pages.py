@@ -160,8 +160,17 @@ def _time(run: HistoryRun) -> datetime.datetime:
     try:
         made = datetime.datetime.fromisoformat(run.records.header.created_utc)
     except ValueError:
-        return datetime.datetime.fromtimestamp(0, datetime.UTC)
+        # Of a damaged header; 1970 would press all other runs together.
+        return _changed(run.records.root / "results.json")
     return made if made.tzinfo else made.replace(tzinfo=datetime.UTC)
+
+
+def _changed(file: Path) -> datetime.datetime:
+    """Return when a file was changed; now, if it is gone."""
+    try:
+        return datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC)
+    except OSError:
+        return datetime.datetime.now(datetime.UTC)
 
 
 def _figure(cell: CellHistory, made: StudyHistory) -> CellFigure:

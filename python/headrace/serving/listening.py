@@ -44,13 +44,27 @@ class Listening:
     """None: the link has a token."""
     certificate: Path | None
     key: Path | None
+    certified: frozenset[str] = frozenset()
+    """Names in the certificate."""
 
     @property
     def origin(self) -> str:
         """The beginning of every link."""
+        return self._origin_at(self.address)
+
+    @property
+    def elsewhere(self) -> str:
+        """The link for other machines, where the address is that of no machine (0.0.0.0); else
+        empty."""
+        if is_loopback(self.address) or not ipaddress.ip_address(self.address).is_unspecified:
+            return ""
+        # A browser warns at a name that the certificate lacks.
+        named = sorted(name for name in self.certified if is_name_of_others(name))
+        return f"{self._origin_at(named[0] if named else socket.gethostname())}/"
+
+    def _origin_at(self, host: str) -> str:
         scheme = "https" if self.certificate else "http"
-        host = f"[{self.address}]" if ":" in self.address else self.address
-        return f"{scheme}://{host}:{self.port}"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.port}"
 
 
 def listen(options: ServeOptions) -> Listening:
@@ -75,8 +89,13 @@ def listen(options: ServeOptions) -> Listening:
     address, port = opened.getsockname()[:2]
     return Listening(
         opened, address, port, _hosts(options.address, address, names), password,
-        options.certificate, options.key,
+        options.certificate, options.key, names,
     )  # fmt: skip
+
+
+def is_name_of_others(name: str) -> bool:
+    """Return whether a name of a certificate is one that other machines can open."""
+    return "*" not in name and not is_loopback(name)
 
 
 def is_loopback(address: str) -> bool:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from headrace.errors import RefusedError, UsageError
+from headrace.errors import IncomparableError, RefusedError, UsageError
 from headrace.serving import pages
 from headrace.serving.folders import (
     ResultsFolder,
+    folders_and_links,
     inside,
     named_folder,
-    results_folders,
 )
 from headrace.serving.kept import KeptPages
 from headrace.serving.live import Live, Look
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _LIST_S, _PROGRESS_S = 2.0, 1.0
 _TRIALS_SHOWN = 12
+_PIECE_BYTES = 1 << 18
 
 
 class ResultsPages:
@@ -54,18 +55,21 @@ class ResultsPages:
 
     def list(self, request: Request) -> Response:
         """Show the results folders."""
-        folders = results_folders(self._root)
+        folders, links = folders_and_links(self._root)
         choices = [each for each in folders if not each.damage]
         return pages.page(
-            request, "list.html.j2", "Results", folders=folders, choices=choices, root=self._root
-        )
+            request, "list.html.j2", "Results", folders=folders, choices=choices, root=self._root,
+            links_left_out=links,
+        )  # fmt: skip
 
     def list_events(self, _: Request) -> Response:
         """Send the rows of the list whenever they change."""
 
         def look() -> Look:
-            folders = results_folders(self._root)
-            rows = pages.fragment("rows.html.j2", folders=folders, root=self._root)
+            folders, links = folders_and_links(self._root)
+            rows = pages.fragment(
+                "rows.html.j2", folders=folders, root=self._root, links_left_out=links
+            )
             return Look({"folders": rows})
 
         return self._live.stream(look, _LIST_S)
@@ -87,7 +91,9 @@ class ResultsPages:
             text = self._kept.get(key, lambda: _comparison(a, b, force))
         except RefusedError as error:
             fields = {"a": a.name, "b": b.name, "force": "1"}
-            again = None if force else pages.Again("/compare", fields, "Compare all the same")
+            # Force cannot help where nothing can be compared.
+            hopeless = force or isinstance(error, IncomparableError)
+            again = None if hopeless else pages.Again("/compare", fields, "Compare all the same")
             return pages.message(request, 409, error.message, "", again)
         reports = [
             (pages.address_of(each.name), f"Report of {side}, {each.name}")
@@ -144,7 +150,12 @@ class ResultsPages:
         file = inside(path, request.path_params["file"])
         if not file.is_file():
             raise UsageError(f"{file.name}: the trial has no such file")
-        return FileResponse(file, filename=file.name, media_type="application/octet-stream")
+        # Opened now: a file that goes meanwhile is still sent whole.
+        name = f"attachment; filename*=UTF-8''{quote(file.name)}"
+        return StreamingResponse(
+            _pieces(file.open("rb")), media_type="application/octet-stream",
+            headers={"Content-Disposition": name},
+        )  # fmt: skip
 
     def _trial_of(self, request: Request) -> tuple[ResultsFolder, Path]:
         folder = named_folder(self._root, request.path_params["name"])
@@ -152,6 +163,12 @@ class ResultsPages:
         if not (path / "trial.json").is_file():
             raise UsageError(f"{folder.name} has no trial {path.name}, or has it no longer")
         return folder, path
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(_PIECE_BYTES):
+            yield piece
 
 
 def _report(folder: ResultsFolder) -> str:
@@ -202,6 +219,7 @@ def _last_trials(folder: ResultsFolder) -> list[TrialLine]:
 
 def _line(trial: str, record: TrialRecord) -> TrialLine:
     from headrace.metrics import values_of
+    from headrace.report.numbers import number, percent
     from headrace.report.wording import levels_text
 
     values = values_of(record)
@@ -210,9 +228,10 @@ def _line(trial: str, record: TrialRecord) -> TrialLine:
     )
     what = f"{record.target.name}, {record.workload.name}{f': {levels}' if levels else ''}"
     return TrialLine(
-        trial, what, record.verdict, _shown(values, "events_per_s", "{:,.0f}".format),
+        trial, what, "valid" if record.verdict == "done" else record.verdict,
+        _shown(values, "events_per_s", number),
         _shown(values, "device_bytes_per_s", format_bytes_per_s),
-        _shown(values, "efficiency", "{:.1%}".format), "; ".join(record.why),
+        _shown(values, "efficiency", lambda share: percent(share, 3)), "; ".join(record.why),
     )  # fmt: skip
 
 

@@ -67,9 +67,12 @@ class RunPages:
             # Asked first: what is read after the end is complete.
             state = run.state
             folder, pace = self._progress(run)
-            part = pages.fragment("run_part.html.j2", run=run, folder=folder, pace=pace)
+            part = pages.fragment(
+                "run_part.html.j2", run=run, folder=folder, pace=pace,
+                form_token=self._access.form_token,
+            )  # fmt: skip
             ended = state != "running"
-            return Look({"run": part}, state.capitalize() if ended else "", ended)
+            return Look({"run": part}, f"{state[:1].upper()}{state[1:]}" if ended else "", ended)
 
         return self._live.stream(look, _LOOK_S)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.errors import UsageError
-from headrace.serving.folders import inside, is_text
+from headrace.serving.folders import files_below, inside
 from headrace.system.own_programs import own_module
 
 COMMANDS = {"run": "with real jobs", "simulate": "in virtual time"}
@@ -46,6 +46,8 @@ class StartedRun:
         if code is None:
             return "running"
         ends = {0: "finished", 5: "finished, with trials that are not valid", 143: "stopped"}
+        if code < 0:
+            return f"killed ({signal.Signals(-code).name}); headrace resume goes on"
         return ends.get(code, f"ended with exit code {code}")
 
     @property
@@ -127,10 +129,8 @@ def is_study(file: Path) -> bool:
 def study_files(root: Path) -> Iterator[str]:
     """Yield the study files below a folder, without the copies in results folders."""
     found = (
-        file
-        for file in sorted(root.glob("**/*.toml"))
-        if is_text(str(file.relative_to(root)))
-        and not (file.parent / "results.json").exists()
-        and is_study(file)
+        name
+        for name, file in files_below(root)
+        if not (file.parent / "results.json").exists() and is_study(file)
     )
-    return (str(file.relative_to(root)) for file in itertools.islice(found, STUDIES_AT_MOST))
+    return itertools.islice(found, STUDIES_AT_MOST)

@@ -20,9 +20,10 @@ _END_S = 3
 
 
 def serve_results(
-    options: ServeOptions, tell: Callable[[str], object], stop: threading.Event
+    options: ServeOptions, tell: Callable[[str, str], object], stop: threading.Event
 ) -> None:
-    """Serve a folder until `stop` is set. `tell` is called with the link, once all is ready.
+    """Serve a folder until `stop` is set. `tell` is called with the link, and with that for other
+    machines where it is another, once all is ready.
 
     Raises UsageError or RefusedError before anything starts.
     """
@@ -41,7 +42,7 @@ def serve_results(
         )  # fmt: skip
         # Its imports are done by the time that somebody asks.
         worker.start()
-        tell(access.link)
+        tell(access.link, listening.elsewhere)
         server.run(sockets=[listening.socket])
 
 

@@ -12,6 +12,8 @@ from headrace.serving.curves import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, sho
 
 _LABEL_WIDTH = 76
 """Room of a date below the axis."""
+_DIGIT_WIDTH = 8
+"""Room of a digit above the axis."""
 _TRIANGLES = {"worse": "M{x} {y}m-6 -5h12l-6 11z", "better": "M{x} {y}m-6 5h12l-6 -11z"}
 
 
@@ -84,11 +86,18 @@ class CellFigure:
         return parts
 
     def _changes(self) -> list[str]:
-        return [
-            f'<path class="change" d="M{(x := self._across(at)):.1f} {TOP}V{HEIGHT - BOTTOM}"/>'
-            f'<text x="{x:.1f}" y="{TOP - 2}" text-anchor="middle">{number}</text>'
-            for number, at in self.changes
-        ]
+        parts: list[str] = []
+        free = 0.0
+        for number, at in self.changes:
+            x = self._across(at)
+            parts.append(f'<path class="change" d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}"/>')
+            half = _DIGIT_WIDTH * (len(str(number)) + 1) / 2
+            if x - half >= free:
+                free = x + half
+                parts.append(
+                    f'<text x="{x:.1f}" y="{TOP - 2}" text-anchor="middle">{number}</text>'
+                )
+        return parts
 
     def _line(self, top: float) -> list[str]:
         places = [(self._across(each.at), self._up(each.value, top), each) for each in self.values]

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from headrace.errors import HeadraceError, UsageError, describe
 from headrace.serving import pages
 from headrace.serving.live import Live, Look
-from headrace.units import format_bytes_per_s
+from headrace.units import format_bytes_per_s, format_share
 from headrace.user import user_name
 from headrace.watching import Watcher, finder_kinds
 from headrace.watching.used import JobSample, Used
@@ -123,7 +123,7 @@ def _row(job: JobSample, used: Used) -> dict[str, object]:
     rate = used.moved.served / ledger.wall_s if ledger.wall_s else 0.0
     return {
         "name": job.name,
-        "shares": [(title, f"{ledger.shares[part]:.0%}") for part, title in PARTS.items()],
+        "shares": [(title, format_share(ledger.shares[part])) for part, title in PARTS.items()],
         "rate": format_bytes_per_s(rate) if rate >= 1 else "–",
         "place": ledger.longest_wait or "–",
     }

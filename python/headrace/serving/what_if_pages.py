@@ -15,6 +15,7 @@ from headrace.catalog import names
 from headrace.decision.candidates import ASSUMED_MODEL_ERROR
 from headrace.errors import RefusedError, UsageError, as_word
 from headrace.offers import catalog_price
+from headrace.report.numbers import number
 from headrace.serving import pages
 from headrace.serving.access import Visitors
 from headrace.serving.curves import WhatIfCurve, short
@@ -32,10 +33,12 @@ from headrace.serving.what_if_study import (
     Question,
     question_of,
     recorded_profiles,
+    shared_files_note,
     study_of,
     workloads_of_results,
 )
 from headrace.serving.worker import WhatIfRun, WhatIfWorker
+from headrace.units import format_share
 
 _LOOK_S = 0.1
 _STUDIES_AT_MOST = 50
@@ -81,10 +84,11 @@ class WhatIfPages:
         question = question_of(request.query_params)
         study = study_of(question, self._root)
         measured, title = self._measured(question)
+        note = shared_files_note(question, study)
         run = self._worker.ask(study.text, str(study.base))
 
         def look() -> Look:
-            part = _answer(question, run, measured, title)
+            part = _answer(question, run, measured, title, note)
             count = sum(not point.problem for point in run.points)
             said = f"{count} point{'' if count == 1 else 's'} simulated." if run.ended else ""
             return Look({"answer": part}, run.problem or said, run.ended)
@@ -126,8 +130,8 @@ class WhatIfPages:
         ]
 
     def _measured(self, question: Question) -> tuple[list[MeasuredPoint], str]:
-        """Return the valid measured points of the results that the job is of, with as many nodes,
-        and what they are."""
+        """Return the valid measured points of the results that the job is of, with as many nodes
+        and the same page cache, and what they are."""
         kind, _, rest = question.job.partition("/")
         workload, _, name = rest.partition("/")
         if kind != "study":
@@ -135,24 +139,27 @@ class WhatIfPages:
         folder = named_folder(self._root, name)
         if folder.engine == "simulate":
             return [], ""
-        found, how = measured_points(folder.path, workload, question.nodes)
+        found, how = measured_points(folder.path, workload, question.nodes, question.cache)
         nodes = "1 node" if question.nodes == 1 else f"{question.nodes} nodes"
-        return found, f"{how}: valid trials of {folder.title} with {nodes}"
+        return found, f"{how}: valid trials of {folder.title} with {nodes}, {question.cache}"
 
 
 MeasuredPoint = tuple[float, float | None, float | None, float | None]
 """Slots of a node, events per second, efficiency, Wh per job."""
 
 
-def measured_points(results: Path, workload: str, nodes: int) -> tuple[list[MeasuredPoint], str]:
-    """Return the valid trials of a workload on so many nodes, and whether they are measured or
-    emulated."""
+def measured_points(
+    results: Path, workload: str, nodes: int, cache: str
+) -> tuple[list[MeasuredPoint], str]:
+    """Return the valid trials of a workload on so many nodes, with a cold or warm page cache, and
+    whether they are measured or emulated."""
     from headrace.analysis.read import read
 
     found: list[MeasuredPoint] = []
     how: set[str] = set()
     for row in read(results).trials.to_dict("records"):
-        if row["valid"] and row["workload"] == workload and row["nodes"] == nodes:
+        same = (row["workload"], row["nodes"], row["cache"]) == (workload, nodes, cache)
+        if row["valid"] and same:
             how.add(row["provenance"])
             rate, efficiency, wh = (
                 row["metrics"].get(name)
@@ -166,7 +173,9 @@ def _same(values: Sequence[str]) -> list[tuple[str, str]]:
     return [(value, value) for value in values]
 
 
-def _answer(question: Question, run: WhatIfRun, measured: list[MeasuredPoint], title: str) -> str:
+def _answer(
+    question: Question, run: WhatIfRun, measured: list[MeasuredPoint], title: str, note: str
+) -> str:
     good = [point for point in run.points if not point.problem]
     price, price_title, price_text = _price(question)
     crosses = [
@@ -186,7 +195,7 @@ def _answer(question: Question, run: WhatIfRun, measured: list[MeasuredPoint], t
     return pages.fragment(
         "what_if_part.html.j2", problem=run.problem, hint=run.hint,
         curves=[curve for curve in curves if curve.points], measured=title if measured else "",
-        band_text=BAND_TEXT, price_text=price_text, price_title=price_title,
+        note=note, band_text=BAND_TEXT, price_text=price_text, price_title=price_title,
         rows=[_row(point, price) for point in run.points], ended=run.ended,
     )  # fmt: skip
 
@@ -204,8 +213,8 @@ def _row(point: SimulatedPoint, price: float | None) -> dict[str, object]:
     paid = price * 1000 / rate if price is not None and rate else None
     return {
         "slots": point.slots,
-        "rate": "–" if rate is None else f"{rate:,.0f}",
-        "efficiency": "–" if point.efficiency is None else f"{point.efficiency:.1%}",
+        "rate": "–" if rate is None else number(rate),
+        "efficiency": "–" if point.efficiency is None else format_share(point.efficiency, 1),
         "wh": "–" if point.wh_per_job is None else short(point.wh_per_job),
         "price": "–" if paid is None else short(paid),
         "problem": point.problem,

@@ -17,7 +17,7 @@ from headrace.catalog.write_cache import stated_cache
 from headrace.document import anchored_path
 from headrace.errors import UsageError
 from headrace.records.store import read_header
-from headrace.serving.folders import inside, is_text, named_folder, results_folders
+from headrace.serving.folders import files_below, inside, named_folder, results_folders
 from headrace.site import OF_WORKLOADS
 from headrace.study.fields import anchored_fields, entry_names, with_level
 
@@ -86,9 +86,8 @@ def offered_sites(root: Path) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def _site_files(root: Path) -> Iterator[tuple[str, str]]:
-    for file in sorted(root.glob("**/*.toml")):
-        name = str(file.relative_to(root))
-        if is_text(name) and not (file.parent / "results.json").exists() and _site_of(file):
+    for name, file in files_below(root):
+        if not (file.parent / "results.json").exists() and _site_of(file):
             yield f"file/{name}", name
 
 

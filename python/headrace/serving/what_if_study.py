@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from headrace.catalog import names
+from headrace.catalog import entry, names
 from headrace.errors import UsageError
-from headrace.serving.folders import inside, is_text, named_folder
+from headrace.report.wording import plural
+from headrace.serving.folders import files_below, inside, named_folder
 from headrace.serving.what_if_site import in_study, inline, named_from_anywhere, site_lines
 from headrace.workloads import kinds
 
@@ -19,12 +20,14 @@ NODES_AT_MOST = 1000
 PROFILES_AT_MOST = 200
 _PROFILE_LETTERS = 1_000_000
 """So much of a file is read to tell whether it is a profile."""
-_EVENTS = "events = 40_000, files = 32"
+_FILES_AT_LEAST = 32
+_EVENTS_OF_A_FILE = 1250
 BUILT_IN = {
-    "analysis": f'kind = "analysis"\ndata = {{ shape = "bench", {_EVENTS}, order = "unordered" }}',
-    "analysis-ordered": f'kind = "analysis"\ndata = {{ shape = "bench", {_EVENTS} }}',
-    "scan": f'kind = "scan"\ndata = {{ {_EVENTS} }}',
+    "analysis": 'kind = "analysis"\ndata = { shape = "bench", EVENTS, order = "unordered" }',
+    "analysis-ordered": 'kind = "analysis"\ndata = { shape = "bench", EVENTS }',
+    "scan": 'kind = "scan"\ndata = { EVENTS }',
 }
+"""Workloads as TOML; `EVENTS` stands for the events and files."""
 BUILT_IN_TITLES = {
     "analysis": "Higgs search, every collection, files not in reading order",
     "analysis-ordered": "Higgs search, files in reading order",
@@ -158,6 +161,31 @@ def study_of(question: Question, root: Path) -> WrittenStudy:
     return WrittenStudy("\n".join(lines), base)
 
 
+def shared_files_note(question: Question, study: WrittenStudy) -> str:
+    """Return that jobs share files, when the job has too few; else an empty text.
+
+    The number of the user's own files, and of recorded ones, is not known here.
+    """
+    kind, _, name = question.job.partition("/")
+    jobs = question.nodes * question.most_slots
+    job = tomllib.loads(study.text)["workload"]["job"]
+    data = job.get("data")
+    files = data.get("files") if isinstance(data, dict) else None  # pyright: ignore
+    has = f"This job's study has {plural(files, 'file')}" if isinstance(files, int) else ""
+    if kind == "catalog":
+        sets = [each for each in entry("profiles", name).table.files if each.share != "new"]
+        files = min((each.count for each in sets if each.count), default=None)
+        has = f"This profile has {files} files"
+        if any(each.share == "shared" for each in sets):
+            files, has = 1, "This profile has the same files"
+    if jobs == 1 or not isinstance(files, int) or files >= jobs:
+        return ""
+    return (
+        f"{has} for up to {jobs} jobs at once: jobs that read the same file get it from memory, "
+        "so more of them look faster than with data of their own."
+    )
+
+
 def _storage(question: Question, medium: str) -> list[str]:
     """Return the lines of the target, and of its servers."""
     if question.where == "local":
@@ -176,7 +204,10 @@ def _workload(question: Question, root: Path) -> tuple[str, Path, str]:
     """Return the workload as TOML, the base of its paths, and its name for people."""
     kind, _, name = question.job.partition("/")
     if kind == "builtin" and name in BUILT_IN:
-        return BUILT_IN[name], root.resolve(), BUILT_IN_TITLES[name]
+        # A file for each job: of jobs that share one, all but the first read from memory.
+        files = max(_FILES_AT_LEAST, question.nodes * question.most_slots)
+        events = f"events = {_EVENTS_OF_A_FILE * files:_}, files = {files:_}"
+        return BUILT_IN[name].replace("EVENTS", events), root.resolve(), BUILT_IN_TITLES[name]
     if kind == "catalog" and name in names("profiles"):
         return f'kind = "replay"\nprofile = {inline(name)}', root.resolve(), name
     if kind == "file" and inside(root, name).is_file():
@@ -217,18 +248,16 @@ def _workloads(results: Path) -> dict[str, object]:
 def recorded_profiles(root: Path) -> list[str]:
     """Return the files below a folder that look like job profiles: recorded, or in outline."""
     found: list[str] = []
-    for file in sorted(root.glob("**/*.toml")):
+    for name, file in files_below(root):
         if len(found) == PROFILES_AT_MOST:
             break
-        if not is_text(str(file.relative_to(root))):
-            continue
         try:
             with file.open(encoding="utf-8") as lines:
                 text = lines.read(_PROFILE_LETTERS)
         except (OSError, UnicodeDecodeError):
             continue
         if "steps_file" in text[:4096] or "\n[outline]\n" in text:
-            found.append(str(file.relative_to(root)))
+            found.append(name)
     return found
 
 

@@ -23,7 +23,7 @@ from headrace.cli.drive.options import (
 )
 from headrace.errors import HeadraceError, MissingError
 from headrace.raid import LEAST_DRIVES, drives_of_data
-from headrace.units import format_amount, format_bytes, format_seconds, parse_bytes
+from headrace.units import format_amount, format_bytes, format_seconds, format_share, parse_bytes
 
 if TYPE_CHECKING:
     from headrace.scenario import RaidSpec, StorageSpec
@@ -235,7 +235,7 @@ def attached(as_json: Json = False) -> None:
             format_amount(report.data_bytes),
             f"{report.requests:,}",
             *times,
-            f"{report.late_share:.2%}",
+            format_share(report.late_share, 2),
         )
     out.print(table)
 

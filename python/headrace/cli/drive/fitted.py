@@ -25,6 +25,7 @@ from headrace.cli.drive.options import (
     wrong,
 )
 from headrace.errors import ExitCode
+from headrace.units import format_change, format_share
 
 if TYPE_CHECKING:
     from headrace.drives.fitting import Fit
@@ -108,7 +109,8 @@ def fit(
     _show_fit(found.name, made, path if written else None, as_json)
     if not written:
         err.print(
-            f"not written: the error of {made.rms_error:.1%} is above {error_limit:.0%} "
+            f"not written: the error of {format_share(made.rms_error, 1)} is above "
+            f"{format_share(error_limit)} "
             "(--error-limit). Choose a table of the same kind of drive, or write it with --force."
         )
         raise typer.Exit(int(ExitCode.INVALID_TRIALS))
@@ -148,14 +150,18 @@ def _show_fit(drive: str, made: Fit, file: Path | None, as_json: bool) -> None:
         out.print(_residuals(made))
         for each in made.demerits:
             out.print(
-                f"{escape(each.trace)}: demerit {each.fitted:.1%} of the mean of "
+                f"{escape(each.trace)}: demerit {format_share(each.fitted, 1)} of the mean of "
                 f"{each.mean_ns / 1e6:.3f} ms over {each.requests:,} requests; before "
-                f"{each.before:.1%}"
-                + ("" if each.left_out is None else f"; not fitted to it {each.left_out:.1%}")
+                f"{format_share(each.before, 1)}"
+                + (
+                    ""
+                    if each.left_out is None
+                    else f"; not fitted to it {format_share(each.left_out, 1)}"
+                )
             )
         cross = made.cross_error
-        rest = "" if cross is None else f"; on results that took no part {cross:.1%}"
-        out.print(f"root mean square error {made.rms_error:.1%}{rest}")
+        rest = "" if cross is None else f"; on results that took no part {format_share(cross, 1)}"
+        out.print(f"root mean square error {format_share(made.rms_error, 1)}{rest}")
 
 
 def _show_kept(kept: list[Kept]) -> None:
@@ -173,7 +179,7 @@ def _show_kept(kept: list[Kept]) -> None:
         said = f"not fitted, and no result given depends on it: {', '.join(idle)}"
         out.print(WholeText(said), markup=False)
     acting = [
-        f"{named(each)} (by up to {math.expm1(each.effect):.0%})"
+        f"{named(each)} (by up to {format_share(math.expm1(each.effect))})"
         for each in kept
         if each.effect >= LEAST_EFFECT
     ]
@@ -210,7 +216,7 @@ def _residuals(made: Fit) -> TextTable:
     for each in made.residuals:
         crossed = ""
         if each.left_out is not None and each.measured:
-            crossed = f"{each.left_out / each.measured - 1:+.1%}"
+            crossed = format_change(each.left_out / each.measured - 1, 1)
         table.add_row(
             escape(each.job),
             each.quantity,
@@ -218,7 +224,7 @@ def _residuals(made: Fit) -> TextTable:
             f"{each.before:.4g}",
             f"{each.fitted:.4g}",
             # Of a request whose time the trace rounds to 0 no model errs by a share.
-            f"{each.fitted / each.measured - 1:+.1%}" if each.measured else "-",
+            format_change(each.fitted / each.measured - 1, 1) if each.measured else "-",
             crossed,
         )
     return table

@@ -14,7 +14,7 @@ from headrace.cli._console import err, out
 from headrace.cli.drive.options import Json
 from headrace.errors import FileProblem, StudyError
 from headrace.system.claims import Place, claimed
-from headrace.units import format_bytes
+from headrace.units import format_bytes, format_change
 
 if TYPE_CHECKING:
     from headrace.drives.learning import LearntDrive, LearntValue, LoadCheck
@@ -125,7 +125,7 @@ def _doubt_an_empty_ssd(learnt: LearntDrive, device: Path) -> None:
         return  # it went away after the reads
     if zeros > MOST_ZEROS:
         learnt.doubt_all(
-            f"{zeros:.0%} of the places of the SSD that were looked at hold zeros only, as what "
+            f"{format_share(zeros)} of the places of the SSD that were looked at hold zeros only, as what "
             "was never written does, whose reads need no flash"
         )
 
@@ -195,10 +195,10 @@ def _checks(checks: list[LoadCheck]) -> TextTable:
         table.add_row(
             each.name,
             f"{each.measured_iops:,.0f}",
-            f"{each.modelled_iops / each.measured_iops - 1:+.0%}",
+            format_change(each.modelled_iops / each.measured_iops - 1),
             f"{each.measured_p50_s * 1e3:.3f}",
-            f"{each.modelled_p50_s / each.measured_p50_s - 1:+.0%}",
+            format_change(each.modelled_p50_s / each.measured_p50_s - 1),
             f"{each.measured_p99_s * 1e3:.3f}",
-            f"{each.modelled_p99_s / each.measured_p99_s - 1:+.0%}",
+            format_change(each.modelled_p99_s / each.measured_p99_s - 1),
         )
     return table

@@ -21,6 +21,7 @@ from headrace.cli.drive.options import (
     wrong,
 )
 from headrace.errors import FileProblem, StudyError
+from headrace.units import format_share
 
 if TYPE_CHECKING:
     from headrace.drives import Validation
@@ -105,7 +106,8 @@ def _show(found: Validation) -> None:
     out.print(
         WholeText(
             f"{escape(found.drive)}: demerit [bold]{_ms(found.demerit_ns)} ms[/] over "
-            f"{found.requests:,} requests ({found.demerit_ns / found.measured_mean_ns:.1%} of the "
+            f"{found.requests:,} requests "
+            f"({format_share(found.demerit_ns / found.measured_mean_ns, 1)} of the "
             f"mean of {_ms(found.measured_mean_ns)} ms{spread}). A model whose every request "
             f"takes the mean has {_ms(found.null_demerit_ns)} ms."
         )
@@ -132,10 +134,10 @@ def _kinds(found: Validation) -> TextTable:
     for kind in found.kinds[:KINDS_AT_MOST]:
         kinds.add_row(
             kind.name,
-            f"{kind.share:.1%}",
+            format_share(kind.share, 1),
             _ms(kind.measured_ns),
             _ms(kind.modelled_ns),
             _ms(kind.demerit_ns),
-            f"{kind.part_of_error:.0%}",
+            format_share(kind.part_of_error),
         )
     return kinds

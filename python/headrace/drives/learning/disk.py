@@ -46,6 +46,7 @@ from headrace.drives.learning.seeks import (
 )
 from headrace.drives.learning.values import ROUNDING, LearntDrive, Unknown
 from headrace.scenario import Table
+from headrace.units import format_share
 
 WRITES_UNKNOWN = (
     ("write_settle_ms", "nothing was written: writes seek like reads"),
@@ -150,7 +151,7 @@ def _geometry(
     for name, index in (("outer", 0), ("inner", -1)):
         rate = per_track[index] * 512 / (rotation.turn_s + skew_s)
         error = found[index].error / found[index].sectors_per_track
-        where = f"{how} at {at[index]:.0%} of it"
+        where = f"{how} at {format_share(at[index])} of it"
         learnt.add(f"rate at the {name} edge", rate / 1e6, "MB/s", where, rate / 1e6 * error)
     return Cylinders(tuple(zones), skews.heads)
 

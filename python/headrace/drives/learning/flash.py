@@ -31,6 +31,7 @@ from headrace.drives.learning.flash_writes import (
 )
 from headrace.drives.learning.loads import ScriptLoad, check_of, modelled_loads, run_load
 from headrace.drives.learning.values import LearntDrive, Unknown
+from headrace.units import format_share
 
 DEPTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 FITTED = (
@@ -136,7 +137,7 @@ def _read(
     for _ in range(AGAIN):
         if best.error <= WELL_MET:
             break
-        say(f"the model misses the loads by {best.error:.0%}: some are measured again")
+        say(f"the model misses the loads by {format_share(best.error)}: some are measured again")
         measure(missed(device, best, measured) or loads, AGAIN_SHARE)
         best = best_fit(device, measured, say, about=best.layout.dies)
     return measured, best
@@ -162,7 +163,7 @@ def _report(device: LearntDevice, learnt: LearntDrive, measured: Measured, alike
     _report_layout(learnt, alike)
     learnt.add("error of the model", 100 * best.error, "%", "the model beside all loads")
     if best.error > DOUBTFUL:
-        learnt.doubt(FROM_ALL, f"the model misses the loads by {best.error:.0%}")
+        learnt.doubt(FROM_ALL, f"the model misses the loads by {format_share(best.error)}")
 
 
 def _standard_errors(device: LearntDevice, measured: Measured, best: FlashFit) -> Values:

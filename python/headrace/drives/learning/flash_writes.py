@@ -19,6 +19,7 @@ from headrace.drives.learning.loads import (
 )
 from headrace.drives.learning.values import LearntDrive, Unknown
 from headrace.scenario import Table
+from headrace.units import format_share
 
 PIECE = 256
 """Sectors of the writes in order."""
@@ -159,7 +160,7 @@ def learn_flash_writes(
         abs(each.modelled_iops / each.measured_iops - 1) for each in learnt.checks[-len(loads) :]
     )
     if missed > DOUBTFUL:
-        why = f"the model misses random writes by {missed:.0%}"
+        why = f"the model misses random writes by {format_share(missed)}"
         learnt.doubt(ONE_AND_MODEL, why)
         learnt.doubt(SUSTAINED_AND_MODEL, why)
     learnt.unknown.append(

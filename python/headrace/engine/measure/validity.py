@@ -13,7 +13,7 @@ from headrace.records.interference import ForeignProgram, Interference
 from headrace.records.trial_record import FaultRecord, PacketsRecord, Reason
 from headrace.study.model import RunOptions
 from headrace.targets import Setting
-from headrace.units import format_amount
+from headrace.units import format_amount, format_change, format_share
 
 COLD_SHARE = 0.9
 """Cold trials: share of the unique bytes requested by jobs that must come from the device."""
@@ -194,8 +194,8 @@ def foreign_load(run: RunOptions, found: Interference) -> tuple[list[Reason], li
         return [], []
     text = (
         f"{_took(found)} while jobs waited for a CPU for "
-        f"{min(1.0, found.waited_s / found.wall_s):.0%} of their "
-        f"time, which may have cost them up to {found.lost_share:.0%} of it"
+        f"{format_share(min(1.0, found.waited_s / found.wall_s))} of their "
+        f"time, which may have cost them up to {format_share(found.lost_share)} of it"
     )
     told = [reason("foreign-load", text)]
     invalid = found.lost_share >= FOREIGN_INVALID_SHARE and run.foreign_load == "invalid"
@@ -241,10 +241,10 @@ def clients_saturated(found: Interference) -> list[Reason]:
     if trial_s < SATURATED_SHARE * (found.capacity_s - foreign_s):
         return []
     text = (
-        f"the CPUs of the clients were busy {trial_s / found.capacity_s:.0%} of the time with "
-        f"the trial's own work "
-        f"({found.jobs_s / found.capacity_s:.0%} with its jobs): they, not the storage, were the "
-        f"limit"
+        f"the CPUs of the clients were busy {format_share(trial_s / found.capacity_s)} of the "
+        f"time with the trial's own work "
+        f"({format_share(found.jobs_s / found.capacity_s)} with its jobs): they, not the "
+        f"storage, were the limit"
     )
     return [reason("clients-saturated", text)]
 
@@ -284,7 +284,10 @@ def steady(run: RunOptions, jobs: Sequence[JobEnd], stonewall_s: float) -> list[
     if abs(change) <= UNSTEADY_SHARE:
         return []
     return [
-        reason("not-steady", f"the second half had {change:+.0%} of the first half's event rate")
+        reason(
+            "not-steady",
+            f"the second half had {format_change(change)} of the first half's event rate",
+        )
     ]
 
 
@@ -330,8 +333,8 @@ def completion_delay(emulators: Sequence[dict[str, Any]]) -> list[Reason]:
             text = (
                 f"the emulated drive {name} was late by {mean_ns / 1e3:.0f} us of "
                 f"{service_ns / 1e3:.0f} us a request (allowed: "
-                f"{bound:.0%}; p50 {late['p50'] / 1e3:.0f}, p99 {late['p99'] / 1e3:.0f} us); "
-                f"leave it more CPU time"
+                f"{format_share(bound)}; p50 {late['p50'] / 1e3:.0f}, p99 "
+                f"{late['p99'] / 1e3:.0f} us); leave it more CPU time"
             )
             found.append(reason("emulator-late", text))
         if report["full"]:

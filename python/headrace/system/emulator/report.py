@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.units import format_bytes
+from headrace.units import format_bytes, format_share
 
 _ALWAYS_ALLOWED_NS = 30_000
 _LATE_SHARE_MOST = 0.01
@@ -146,7 +146,7 @@ class Report:
             )
         if self.late_share > _LATE_SHARE_MOST:
             return (
-                f"{self.late_share:.1%} of the answers were later than their bound "
+                f"{format_share(self.late_share, 1)} of the answers were later than their bound "
                 f"(p99 {self.lateness_ns.p99 / 1e3:.0f} us of {self.service_ns_mean / 1e3:.0f} us "
                 "mean service)"
             )
