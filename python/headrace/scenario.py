@@ -89,6 +89,7 @@ class VolumeSpec(TypedDict):
     read_ahead_bytes: NotRequired[int]
     large_read_bytes: NotRequired[int]
     queue_depth: NotRequired[int]
+    max_request_bytes: NotRequired[int]
 
 
 class Port(TypedDict):

@@ -164,6 +164,17 @@ def test_samples_share_out_the_time_asleep() -> None:
     assert states.storage_wait_ns(1000, Times(60, 40, 999)) == round(900 * 450 / 800)
 
 
+@pytest.mark.parametrize(
+    ("samples", "counted", "most"), [(10_000, 600, 50), (10_000, 20, 20), (10, 600, 600)]
+)
+def test_time_asleep_is_no_wait_for_a_cpu(samples: int, counted: int, most: int) -> None:
+    """It ran for 60 of 1000 and slept; the kernel counted its sleep on a run queue, as seen
+    with Linux 6.18. Few samples say nothing."""
+    seen = [("S", b"hrtimer_nanosleep", 890.0), ("R", b"", 110.0)]
+    states = states_of(seen, samples, 1000.0, cost_ns=0, waited_ns=0)
+    assert states.wait_cpu_ns(1000, Times(60, counted)) == pytest.approx(most, abs=15)
+
+
 def test_without_a_sample_asleep_the_kernels_count_is_taken() -> None:
     """A job that ends after a few milliseconds must not have waits of 0 for that reason."""
     states = states_of([("R", b"", 5.0)], 1, 5.0, cost_ns=0, waited_ns=0)

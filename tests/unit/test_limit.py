@@ -93,6 +93,18 @@ def test_what_a_watch_says_of_other_comes_before_the_cache() -> None:
     assert limit_of(asleep, 0.9, None, 0.0, 4, 2, {"memory": 0.0, "timer": 0.01}).kind == "cache"
 
 
+@pytest.mark.parametrize(("requested_bytes_per_s", "kind"), [(5e3, "unknown"), (2e8, "cache")])
+def test_jobs_that_sleep_and_read_a_little_are_not_fed_by_the_cache(
+    requested_bytes_per_s: float, kind: str
+) -> None:
+    """Of a watched job that waits for timers and reads some bytes, 98 % were the page cache."""
+    slept = ledger(on_cpu=0.02, other=0.98)
+    assert (
+        limit_of(slept, 0.9, None, 0.0, 1, 2, requested_bytes_per_s=requested_bytes_per_s).kind
+        == kind
+    )
+
+
 def test_unexplained_time_otherwise() -> None:
     assert kind(ledger(on_cpu=0.2, other=0.8), replace(DISK, busy=0.02), 1.0) == "idle"
     assert kind(ledger(on_cpu=0.2, other=0.8), replace(DISK, busy=0.5), 1.0) == "unknown"

@@ -24,6 +24,8 @@ NFS = StoragePlace(
 )
 RANDOM = Access(DISK, 500, 500 * 4096, 500 * 4096, 2_310_000_000, 0, 4096.0, 1.0, 4.1, 490, 8.3e-3)
 
+SLOW = replace(RANDOM, waited_s=9.4)
+
 
 def seen(*shares: TimeShare, **fields: object) -> Observation:
     wall_s = sum(share.seconds for share in shares)
@@ -62,6 +64,40 @@ def test_samples_bound_what_long_calls_may_have_waited() -> None:
     waiting = replace(running, samples={"running": 55, "block": 45})
     block = [share for share in shares_of(waiting, [RANDOM]) if share.where]
     assert block[0].seconds == pytest.approx(4.5)  # a little more than the calls: samples are few
+
+
+@pytest.mark.parametrize(
+    "busy", [{(1, 0): 90, (0, 1): 10}, {(0, 0): 2, (1, 0): 87, (0, 1): 10, (1, 1): 1}]
+)
+def test_threads_that_take_turns_are_one_thread(busy: dict[tuple[int, int], int]) -> None:
+    """A shell and its command, or a thread that waits for another: on busy CPUs, what the command
+    waited for a CPU in its calls was half storage."""
+    counts = Counts(
+        10.0, 0.5, 8.5, threads=2, all_threads=2, samples={"running": 90, "block": 10},
+        busy=busy,
+    )  # fmt: skip
+    shares = {share.kind: share.seconds for share in shares_of(counts, [SLOW])}
+    assert shares["wait-cpu"] == pytest.approx(8.5, abs=0.5)
+    assert shares["block"] == pytest.approx(1.0, abs=0.5)
+
+
+def test_time_asleep_is_no_wait_for_a_cpu_whatever_the_kernel_counts() -> None:
+    """It waited for the lock of a file; Linux 6.18 may call that a run queue."""
+    counts = Counts(
+        10.0, 0.02, 8.8, samples={"file-lock": 94, "running": 6}, busy={(0, 0): 94, (1, 0): 6}
+    )
+    shares = shares_of(counts, [])
+    assert shares[0].kind == "file-lock"
+    assert shares[0].seconds > 8.5
+
+
+def test_threads_that_wait_at_once_may_wait_longer_than_the_program_ran() -> None:
+    counts = Counts(
+        10.0, 1.0, 1.0, threads=4, all_threads=4, samples={"running": 20, "block": 80},
+        busy={(0, 4): 50, (1, 3): 50},
+    )  # fmt: skip
+    shares = {share.kind: share.seconds for share in shares_of(counts, [SLOW, SLOW, SLOW])}
+    assert shares["block"] == pytest.approx(9.33, abs=0.1)  # 28 of 30 s of threads
 
 
 def test_page_faults_of_maps_are_block_io_without_a_call() -> None:
@@ -225,3 +261,31 @@ def test_of_many_running_processes_the_watch_s_own_samples_say_what_they_do() ->
     summed = {kind: found.seconds(kind) for kind in ("sleep", "other")}
     assert summed == {"sleep": pytest.approx(7.0), "other": pytest.approx(3.0)}
     assert verdict_of(found).limit.kind == "sleep"
+
+
+def test_another_user_s_process_may_not_be_read() -> None:
+    """It was said to wait for nothing of this machine, without a word that it cannot be seen."""
+    used = Used(Spent(wall_ns=10_000_000_000))
+    lacks = (
+        "devices and mounts of waits (/proc/PID/syscall): owner or root only",
+        "bytes (/proc/PID/io): owner or root only",
+    )
+    job = JobSample(
+        "7", "7 job", 1, 1, False, used, used, 0.0, ("samples",), lacks, io_readable=False
+    )
+    time, limit, change, *doubt = verdict_of(observation_from(job, TreeSampler(os.getpid()))).lines
+    assert time.endswith("100 % other")
+    assert "not readable" in limit
+    assert "no storage" not in change
+    assert " ".join(doubt).startswith("Not readable (owner or root only): devices and mounts of")
+    assert "syscall), bytes (/proc/PID/io); its reads" in " ".join(map(str.strip, doubt))
+
+
+def test_a_local_socket_is_no_server() -> None:
+    """A nearer server or a local copy would not help a program that waits for its neighbour."""
+    local = seen(TimeShare("connection", "", 9.0), TimeShare("cpu", "", 1.0))
+    said = verdict_of(local)
+    assert "another program, at a socket" in said.lines[1]
+    assert "a faster program at the other end would save 90 %" in said.lines[2]
+    remote = verdict_of(replace(local, connections=("10.0.0.1:1094",)))
+    assert "10.0.0.1:1094" in remote.lines[1] and "nearer or faster server" in remote.lines[2]

@@ -9,8 +9,9 @@ import pytest
 from headrace.profiles.steps import Op, RecordedFile, Recording, columns
 from headrace.verdict.advice import Advice
 from headrace.verdict.calls import accesses_of
-from headrace.verdict.observation import StoragePlace
+from headrace.verdict.observation import ConnectionUse, Observation, StoragePlace, TimeShare
 from headrace.verdict.present import ReadTimes, recorded_times
+from headrace.verdict.requests import advise_requests
 from headrace.verdict.simulating import advise
 from headrace.verdict.variants import alternatives
 from headrace.verdict.volumes import present_volume
@@ -135,12 +136,31 @@ def test_files_that_are_synced_once_each_cannot_be_grouped() -> None:
 
 
 def test_what_is_not_reproduced_gets_no_advice() -> None:
-    """Two threads whose syncs overlap: one after the other, they would take twice the time."""
-    rows = appended(100, 100, 8 * MS)
+    """Two threads whose direct writes overlap: one after the other, they would take twice the
+    time."""
+    rows = [(n * 9 * MS, n * 9 * MS + 8 * MS, 0, Op.WRITE, 0, n << 12, 4096, 0) for n in range(100)]
     second = [(start, end, 1, op, 1, *rest) for start, end, _, op, _, *rest in rows]
-    advice = advised(job(rows + second, LOG, RecordedFile("/data/second", 0, created=True)))
+    past = RecordedFile("/data/file", 0, created=True, direct=True)
+    advice = advised(job(rows + second, past, replace(past, path="/data/second")))
     assert advice.error > 0.15
     assert not advice.changes
+
+
+@pytest.mark.parametrize("later_ns", [0, MS, 7 * MS])
+def test_time_in_which_several_threads_wait_for_syncs_counts_once(later_ns: int) -> None:
+    """Threads that commit at once share the answer of the drive; it counted once for each."""
+    rows = appended(100, 100, 8 * MS)
+    second = [
+        (start + later_ns, end + later_ns, 1, op, 1, *rest) for start, end, _, op, _, *rest in rows
+    ]
+    other = RecordedFile("/data/second", 0, created=True)
+    recording = job(rows + second, LOG, other)
+    advice = advised(recording)
+    assert abs(advice.error) < 0.05
+    seconds = {change.name: change.seconds for change in advice.changes}
+    alone = {change.name: change.seconds for change in advised(job(rows)).changes}
+    ssd = "a SATA SSD"
+    assert seconds[ssd] == pytest.approx(alone[ssd], abs=0.1 * advice.present_s)
 
 
 def test_grouping_keeps_the_last_sync_and_adds_no_pause() -> None:
@@ -209,3 +229,48 @@ def test_the_rate_of_direct_reads_is_that_of_the_calls_alone() -> None:
     past = RecordedFile("/data/file", 100 << 20, direct=True)
     found = recorded_times(job(rows, past), [0])
     assert found.rate_bytes_per_s == pytest.approx((1 << 20) / 1e-3)
+
+
+FAST = replace(DISK, rotational=False)
+
+
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("length", [4096, 1 << 20, 4 << 20])
+def test_reads_at_random_of_a_fast_drive_take_their_time_once(length: int, direct: bool) -> None:
+    """100 us and 0.6 GB/s: neither a copy that is in this time already, nor a second answer for a
+    second half, and no disk."""
+    lasted, step_ns, count = 100_000 + int(length / 0.6), 16 * MS, 200
+    places = [(number * 77) % count for number in range(count)]
+    rows = [
+        (n * step_ns, n * step_ns + lasted, 0, Op.READ, 0, 9 * at * length, length, 0)
+        for n, at in enumerate(places)
+    ]
+    file = RecordedFile("/data/file", 9 * count * length, direct=direct)
+    recording = replace(job(rows, file), duration_ns=(count - 1) * step_ns + lasted)
+    advice = advise(recording, FAST, {file.path: FAST}, measure=False)
+    waits_s = count * lasted * 1e-9
+    assert advice.present_s - advice.measured_s == pytest.approx(0, abs=0.03 * waits_s)
+    copies_s = 0 if direct else count * length / 8e9
+    idle_s = advice.measured_s - waits_s
+    assert advice.at_once_s - idle_s == pytest.approx(copies_s, abs=0.01 * waits_s)
+
+
+def test_direct_reads_in_order_take_their_time_once() -> None:
+    """The answer of the drive is in the time of each call, and was added to it."""
+    rows = [(n * 2 * MS, n * 2 * MS + MS, 0, Op.READ, 0, n << 20, 1 << 20, 0) for n in range(500)]
+    file = RecordedFile("/data/file", 500 << 20, direct=True)
+    for lone in (job(rows, file), job([(*row[:5], row[5] * 2, *row[6:]) for row in rows], file)):
+        advice = advise(lone, FAST, {file.path: FAST}, measure=False)
+        assert advice.present_s - advice.measured_s == pytest.approx(0, abs=0.015)
+
+
+@pytest.mark.parametrize("answer_bytes", [64 << 10, 3 << 20])
+def test_a_large_answer_of_a_server_takes_its_time_once(answer_bytes: int) -> None:
+    """An answer of 3 MiB counted six times: as often as a drive has requests for so much."""
+    use = ConnectionUse(1, 100, 100 * answer_bytes, 100 * 200, 1e-3)
+    shares = (TimeShare("connection", "server:80", 4.0), TimeShare("cpu", "", 1.0))
+    seen = Observation(("client",), 5.0, shares, connection_use=use)
+    recording = Recording("client", "test", (), columns([]), 5_000 * MS, cpu_ns=1_000 * MS)
+    advice = advise_requests(seen, recording)
+    assert abs(advice.error) < 0.01
+    assert any(change.name == "a local copy on a SATA SSD" for change in advice.changes)

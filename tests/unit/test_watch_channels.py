@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import subprocess
 import sys
 import time
@@ -12,7 +13,11 @@ import pytest
 
 from headrace.system.accounting import delays_misplaced
 from headrace.system.wait_channels import WaitChannel, channel_of
-from headrace.verdict.doing import doing
+from headrace.verdict.doing import TreeLook, doing
+from headrace.watching import FoundJob
+from headrace.watching.job import JobMeter
+from headrace.watching.ledger import State
+from headrace.watching.process import read_processes
 
 
 @pytest.mark.parametrize(
@@ -59,7 +64,7 @@ def test_the_function_of_a_thread_that_sleeps_here() -> None:
         while channel.kind != "sleep" and time.monotonic() < end_s:
             channel = channel_of(Path(f"/proc/{process.pid}/wchan").read_bytes())
             time.sleep(0.01)
-        found = doing([process.pid])
+        found = doing([process.pid]).what
         process.kill()
     assert channel.kind == found == "sleep"
 
@@ -73,10 +78,24 @@ def test_a_program_that_waits_for_a_lock_of_a_file(tmp_path: Path, how: str) -> 
         with subprocess.Popen([sys.executable, "-S", "-c", code, str(file)]) as process:
             found, end_s = None, time.monotonic() + 20
             while found != "file-lock" and time.monotonic() < end_s:
-                found = doing([process.pid])
+                found = doing([process.pid]).what
                 time.sleep(0.01)
             process.kill()
     assert found == "file-lock"
+
+
+def test_threads_that_run_or_wait_for_a_cpu_are_counted() -> None:
+    spin = "import threading\ndef spin():\n while True: pass\n"
+    code = f"{spin}[threading.Thread(target=spin).start() for _ in range(2)]"
+    with subprocess.Popen([sys.executable, "-S", "-c", code]) as process:
+        looks, end_s = list[TreeLook](), time.monotonic() + 20
+        while time.monotonic() < end_s and not any(look.running for look in looks):
+            looks.append(doing([process.pid]))
+            time.sleep(0.01)
+        process.kill()
+    # The lock of the interpreter lets one compute: the other sleeps, or has just got it.
+    assert 1 <= looks[-1].running <= 3 and looks[-1].on_storage == 0
+    assert looks[-1].what == "running"
 
 
 @pytest.mark.parametrize(
@@ -96,3 +115,30 @@ def test_kernels_that_count_waits_in_another_thread(
     release: str, features: str, misplaced: bool
 ) -> None:
     assert delays_misplaced(release, features) == misplaced
+
+
+@pytest.mark.parametrize(("misplaced", "believed"), [(True, False), (False, True)])
+def test_samples_bound_the_wait_for_a_cpu_of_a_watched_job(misplaced: bool, believed: bool) -> None:
+    """Linux 6.18 may count sleep as a run queue: a sleeper waited for a CPU."""
+    core = str(min(os.sched_getaffinity(0)))
+    spin = ["taskset", "-c", core, sys.executable, "-S", "-c", "while True: pass"]
+    with subprocess.Popen(spin) as job, subprocess.Popen(spin) as other:
+        found = FoundJob("job", "job", frozenset({job.pid}), follow=True)
+        meter = JobMeter(found, None, misplaced=misplaced)
+        try:
+            waited_s = 0.0
+            for _ in range(100):
+                meter.join([job.pid])
+                meter.states[State(None)] += 1000  # all of them show sleep
+                readings, _ = read_processes([*meter.processes.values()], False, False)
+                waited_s = (
+                    meter.look(time.monotonic_ns(), readings, []).total.spent.wait_cpu_ns / 1e9
+                )
+                if waited_s > 0.5:
+                    break
+                time.sleep(0.05)
+        finally:
+            meter.close()
+            for each in (job, other):
+                each.kill()
+    assert (waited_s > 0.5) == believed, waited_s

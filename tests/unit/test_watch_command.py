@@ -471,6 +471,7 @@ def test_a_job_that_ends_unseen_counts_until_the_look_before() -> None:
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
         found = FoundJob("job", "job", frozenset({process.pid}), follow=True)
         meter = JobMeter(found, None)
+        meter.join(found.pids)
         _look(meter)
         time.sleep(0.3)
         before = _look(meter)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -18,6 +19,11 @@ bandwidth-bound: a disk's rate falls by half from its outer to its inner tracks,
 system has overhead."""
 UNCACHED = 0.05
 """Device bytes over requested bytes, below which the page cache fed the jobs."""
+COPIED_BYTES_PER_S = 1e9
+"""At least so fast is a copy from the page cache: assumption, a tenth of what one core does."""
+_COPIES_LEAST = 0.01
+"""Share of the jobs' wall time: where copies of all that they requested would take less, they slept
+for another reason (assumption)."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +60,16 @@ def limit_of(
     running: int,
     cores: int | None,
     named: Mapping[str, float] | None = None,
+    requested_bytes_per_s: float = math.inf,
 ) -> Limit:
     """Return the bottleneck.
 
     `ledger` holds the shares of wall time; `bound` is the job efficiency at or above which jobs
     count as fed; `moved_share` is the device's bytes over the bytes that jobs requested, None when
-    unknown; `running` jobs ran concurrently on `cores` cores, over all nodes. `named`: what samples
-    of a watch say of `other`, as shares of wall time: `memory`, or what the jobs slept for. At or
-    above the bound the CPU is the bottleneck; below it, the largest wait.
+    unknown; `running` jobs ran concurrently on `cores` cores, over all nodes, and requested so many
+    bytes per second of their wall time. `named`: what samples of a watch say of `other`, as shares
+    of wall time: `memory`, or what the jobs slept for. At or above the bound the CPU is the
+    bottleneck; below it, the largest wait.
     """
     on_cpu = ledger["on_cpu"]
     if on_cpu >= bound:
@@ -97,7 +105,7 @@ def limit_of(
         return Limit(
             "memory", share, f"Jobs waited for memory {format_share(share)} of their time."
         )
-    return _other_limit(share, asleep_for, device, moved_share)
+    return _other_limit(share, asleep_for, device, moved_share, requested_bytes_per_s)
 
 
 def _other_limit(
@@ -105,6 +113,7 @@ def _other_limit(
     asleep_for: Mapping[str, float],
     device: DeviceLoad | None,
     moved_share: float | None,
+    requested_bytes_per_s: float,
 ) -> Limit:
     """Return the bottleneck of jobs that were neither on a CPU nor in a wait of the ledger."""
     if sum(asleep_for.values()) > share / 2:
@@ -119,11 +128,12 @@ def _other_limit(
     )
     if device is not None and device.busy >= BUSY:
         return _device_limit(share, slept, device)
-    if moved_share is not None and moved_share < UNCACHED:
+    copied = requested_bytes_per_s / COPIED_BYTES_PER_S
+    if moved_share is not None and moved_share < UNCACHED and copied >= _COPIES_LEAST:
         return Limit(
             "cache",
             share,
-            f"{slept}; the device moved {format_share(moved_share, 1)} of what they asked for: "
+            f"{slept}; the device moved {format_share(moved_share, 1)} of what they requested: "
             "the page cache fed them.",
         )
     if device is not None and device.busy < 0.1:

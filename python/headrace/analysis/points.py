@@ -11,7 +11,7 @@ import pandas as pd
 
 from headrace.analysis.findings import Estimate, Point
 from headrace.analysis.limit import DeviceLoad, limit_of
-from headrace.analysis.metrics import ledger_shares
+from headrace.analysis.metrics import LEDGER, ledger_shares
 from headrace.analysis.trial_row import TrialRow
 from headrace.metrics import metric_of
 from headrace.plan.intervals import Statistic, interval
@@ -77,7 +77,7 @@ def make_points(
     for index, rows in enumerate(groups):
         first = cast("TrialRow", {name: values[rows[0]] for name, values in columns.items()})
         shares = {str(name): float(share) for name, share in ledger[index].items()}
-        load, moved = loads[index]
+        load, moved, per_s = loads[index]
         lost = left.get(first["cell"], Left(0, 0))
         running = _running(first)
         points.append(
@@ -95,7 +95,8 @@ def make_points(
                     moved,
                     running,
                     _cores(first["cpu_cores"]),
-                    _named([columns["results"][row] for row in rows]),
+                    named=_named([columns["results"][row] for row in rows]),
+                    requested_bytes_per_s=per_s,
                 ),
                 provenance=first["provenance"],
                 invalid=lost.invalid,
@@ -223,9 +224,11 @@ def _widened(
     return max(0.0, value - math.hypot(value - low, half)), value + math.hypot(high - value, half)
 
 
-def _device_loads(trials: Any, number: np.ndarray) -> list[tuple[DeviceLoad | None, float | None]]:
-    """Return for each group the load of its devices, and the share of the requested bytes that
-    they moved."""
+def _device_loads(
+    trials: Any, number: np.ndarray
+) -> list[tuple[DeviceLoad | None, float | None, float]]:
+    """Return for each group the load of its devices, the share of the requested bytes that they
+    moved, and the bytes requested per second of the jobs' wall time."""
     columns = {
         "time_s": trials["last_done_s"],
         "bytes": trials["device_bytes_read"] + trials["device_bytes_written"],
@@ -235,6 +238,7 @@ def _device_loads(trials: Any, number: np.ndarray) -> list[tuple[DeviceLoad | No
         + trials["device_write_latency_s"].fillna(0),
         "asked": trials["bytes_asked"] + trials["bytes_written"],
         "charged": trials["bytes_device"],
+        "jobs_s": trials[[f"{name}_s" for name in LEDGER]].clip(lower=0.0).sum(axis="columns"),
         "devices": pd.Series(
             [max(1, len(place.get("devices") or ())) for place in trials["location"]],
             index=trials.index,
@@ -245,13 +249,14 @@ def _device_loads(trials: Any, number: np.ndarray) -> list[tuple[DeviceLoad | No
     target = trials.groupby(number)["target"].first()
     rate = sums["bytes"] / sums["time_s"]
     highest = rate.groupby(target).transform("max")
-    loads: list[tuple[DeviceLoad | None, float | None]] = []
+    loads: list[tuple[DeviceLoad | None, float | None, float]] = []
     for row, bytes_per_s, most in zip(sums.itertuples(), rate, highest, strict=True):
         values: Any = row
         moved = values.charged if np.isnan(values.bytes) else values.bytes
         share = moved / values.asked if values.asked > 0 and not np.isnan(moved) else None
+        per_s = float(values.asked) / float(values.jobs_s) if values.jobs_s > 0 else math.inf
         if np.isnan(values.bytes) or not values.time_s > 0:
-            loads.append((None, share))
+            loads.append((None, share, per_s))
             continue
         requests = values.requests if values.requests > 0 else 1.0
         load = DeviceLoad(
@@ -262,5 +267,5 @@ def _device_loads(trials: Any, number: np.ndarray) -> list[tuple[DeviceLoad | No
             in_flight=float(values.latency_s) / float(values.time_s),
             latency_s=float(values.latency_s) / requests,
         )
-        loads.append((load, share))
+        loads.append((load, share, per_s))
     return loads

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from headrace.probes.ledger import (
     LedgerRow,
+    believed_times,
     block_waits,
     ended_descendants,
     of_processes,
@@ -110,8 +111,10 @@ class FamilyMeter:
         user_s, system_s = self._cpu_s()
         moved = self._moved()
         on_cpu_s = max(user_s + system_s, spent.run_ns / 1e9)
+        used = Times(round(on_cpu_s * 1e9), spent.wait_cpu_ns, spent.wait_block_ns)
+        used = believed_times(used, states, wall_ns)
         waits = block_waits(
-            Times(round(on_cpu_s * 1e9), spent.wait_cpu_ns, spent.wait_block_ns),
+            used,
             states,
             wall_ns,
             source=self.source,
@@ -121,7 +124,7 @@ class FamilyMeter:
         shares = share_out(
             wall_ns / 1e9,
             on_cpu_s / self._threads,
-            spent.wait_cpu_ns / 1e9 / self._threads,
+            used.wait_cpu_ns / 1e9 / self._threads,
             waits.block_s / self._threads,
             read_wait_s,
             network=self._network,

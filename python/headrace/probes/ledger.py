@@ -142,6 +142,13 @@ def block_waits(
     )
 
 
+def believed_times(used: Times, states: SampledStates | None, wall_ns: int) -> Times:
+    """Return times on CPUs and on run queues, these as far as samples allow; pure."""
+    if states is None:
+        return used
+    return Times(used.run_ns, states.wait_cpu_ns(wall_ns, used), used.wait_block_ns)
+
+
 def sampling_of(process: int) -> StateSampling | None:
     """Begin to sample a process and its descendants; None when no thread can be started for it."""
     try:
@@ -281,18 +288,16 @@ class LedgerMeter:
         # The larger one: rusage lacks children that no process waited for, taskstats messages can
         # be lost.
         on_cpu_s = own_cpu_ns / 1e9 + max(children_cpu_s, spent.run_ns / 1e9)
+        used = Times(round(on_cpu_s * 1e9), wait_cpu_ns, spent.wait_block_ns)
+        used = believed_times(used, states, wall_ns)
+        counted = self._delays_counted or self._pressure is not None
         waits = block_waits(
-            Times(round(on_cpu_s * 1e9), wait_cpu_ns, spent.wait_block_ns),
-            states,
-            wall_ns,
-            source=self.source,
-            counted=self._delays_counted or self._pressure is not None,
-            believed=believed,
+            used, states, wall_ns, source=self.source, counted=counted, believed=believed
         )
         shares = share_out(
             wall_ns / 1e9,
             on_cpu_s / self._threads,
-            wait_cpu_ns / 1e9 / self._threads,
+            used.wait_cpu_ns / 1e9 / self._threads,
             waits.block_s / self._threads,
             read_wait_s,
             network=self._network,

@@ -6,6 +6,7 @@ A native thread looks at the states of all their threads at random moments
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from headrace.system.accounting import Times
 from headrace.system.wait_channels import channel_of
 
 _ENDED = frozenset("ZXx")
+_SAMPLES_ENOUGH = 50
+"""So many bound the time on run queues."""
 _LITTLE = 0.01
 """Share of the wall time; less time asleep than this needs no samples of it."""
 
@@ -42,6 +45,25 @@ class SampledStates:
         if self.asleep > 0:
             return round(asleep_ns * self.waiting / self.asleep)
         return 0 if self.samples and asleep_ns < _LITTLE * wall_ns else None
+
+    def wait_cpu_ns(self, wall_ns: int, used: Times) -> int:
+        """Return the time of `used` on run queues, as far as samples allow (`queued_ns`)."""
+        awake = 1 - self.asleep / self.alive if self.alive > 0 else 1.0
+        return queued_ns(used, round(self.alive * wall_ns), awake, self.samples)
+
+
+def queued_ns(used: Times, lived_ns: int, awake: float, samples: int) -> int:
+    """Return the time that threads waited for a CPU.
+
+    The kernel may count sleep, too (seen with Linux 6.18 on busy CPUs: 430 ms of a sleep of 1 s).
+    `used` has its counts, `lived_ns` is the lifetime of all threads, and `awake` the share of
+    samples that showed a thread that ran or could run: they bound it to three standard deviations.
+    """
+    if samples < _SAMPLES_ENOUGH:
+        return used.wait_cpu_ns
+    deviation = math.sqrt(max(0.0, awake * (1 - awake)) / samples)
+    most_ns = lived_ns * (awake + 3 * deviation + 3 / samples) - used.run_ns
+    return min(used.wait_cpu_ns, max(0, round(most_ns)))
 
 
 class StateSampling:

@@ -28,6 +28,9 @@ def advice_on(
     limit = limit_of(seen)
     if limit.kind not in (*STORAGE, "memory", "connection") or recording is None:
         return None, ""
+    # What the kernel counted may be more: the shares are what samples allow.
+    waited_ns = min(recording.cpu_wait_ns, round(seen.seconds("wait-cpu") * 1e9))
+    recording = replace(recording, cpu_wait_ns=waited_ns)
     try:
         if limit.kind == "connection":
             return advise_requests(seen, recording), ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headrace.errors import UsageError
 from headrace.system.waiting import remaining
@@ -65,8 +65,18 @@ def observation_from(job: JobSample, sampler: TreeSampler) -> Observation:
         swapped_in=sampler.swapped_in,
         sources="+".join([*job.sources, "samples"]),
         samples=sum(sampler.samples.values()),
-        lacks=(*job.lacks, _NOT_RECORDED),
+        hidden=not job.io_readable,
+        lacks=(*_unreadable(job.lacks), _NOT_RECORDED),
     )
+
+
+def _unreadable(lacks: Sequence[str]) -> list[str]:
+    """Return what could not be read, by the reason: `not readable (owner or root only): …`."""
+    by_reason: dict[str, list[str]] = {}
+    for each in lacks:
+        what, _, reason = each.rpartition(": ")
+        by_reason.setdefault(reason, []).append(what)
+    return [f"not readable ({why}): {', '.join(what)}" for why, what in by_reason.items()]
 
 
 def _others(counts: Counts, ledger: JobLedger) -> list[TimeShare]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from headrace.system.accounting import CounterFile, descendants
 from headrace.system.wait_channels import ChannelKind, channel_of
@@ -32,15 +32,28 @@ ORDER: tuple[Doing, ...] = (
     "stopped", "other",
 )  # fmt: skip
 """What counts for a tree of processes whose threads do several things."""
+STORAGE: tuple[Doing, ...] = ("block", "network", "fuse")
 
 
-def doing(pids: Iterable[int]) -> Doing | None:
-    """Return what these processes do as a whole; None if none of them is alive.
+class TreeLook(NamedTuple):
+    """What a tree of processes does at one moment."""
+
+    what: Doing | None
+    """Of the tree as a whole; None if none of its processes is alive."""
+    running: int
+    """Its threads that run or wait for a CPU."""
+    on_storage: int
+    """Its threads that wait for storage."""
+
+
+def doing(pids: Iterable[int]) -> TreeLook:
+    """Return what these processes do now.
 
     A thread that runs counts before one that waits for storage, and that before the first thread of
     a process without children: threads of libraries wait all the time.
     """
     found: set[Doing] = set()
+    on_storage = running = 0
     for pid in pids:
         with contextlib.suppress(OSError):
             for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
@@ -49,10 +62,12 @@ def doing(pids: Iterable[int]) -> Doing | None:
                     continue
                 first = int(thread) == pid
                 what = _what(state, pid, thread, first=first)
+                on_storage += what in STORAGE
+                running += what == "running"
                 if first or ORDER.index(what) <= ORDER.index("fuse"):
                     found.add(what)
     # A parent waits for its child: that is `other`, and the child's wait counts.
-    return min(found, key=ORDER.index, default=None)
+    return TreeLook(min(found, key=ORDER.index, default=None), running, on_storage)
 
 
 def tree(pid: int) -> Sequence[int]:

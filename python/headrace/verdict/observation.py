@@ -134,6 +134,8 @@ class Observation:
     sources: str = ""
     """Where times come from: those of the ledger, and `recorder`, `samples`."""
     samples: int = 0
+    hidden: bool = False
+    """What its threads sleep in is not readable: some are another user's."""
     lacks: tuple[str, ...] = field(default_factory=tuple)
     """What could not be seen, as sentences."""
 

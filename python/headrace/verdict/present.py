@@ -31,8 +31,13 @@ class ReadTimes:
     random_s: float | None = None
     """A read elsewhere, of `random_bytes` on average."""
     random_bytes: float = 4096.0
+    random_copied: float = 0.0
+    """Of `random_bytes`: copied out of the page cache, in this time, too."""
     rate_bytes_per_s: float | None = None
     """Reads in order."""
+    direct_s: float | None = None
+    """A direct read in order, of `direct_bytes` on average: nothing is read ahead of it."""
+    direct_bytes: float = 0.0
     own_reads: int = 0
     """Reads that were made to learn it, after the program."""
 
@@ -41,6 +46,7 @@ def recorded_times(recording: Recording, files: Sequence[int]) -> ReadTimes:
     """Return what the program's own reads of these files show; pure."""
     steps = recording.steps.take(is_read(recording.steps) & np.isin(recording.steps.file, files))
     slow, jumped = waited(steps, recording.files), jumps(steps)
+    direct = np.array([file.direct for file in recording.files] or [False])[steps.file]
     found = ReadTimes()
     chosen = slow & jumped
     if int(chosen.sum()) >= _LEAST:
@@ -49,6 +55,15 @@ def recorded_times(recording: Recording, files: Sequence[int]) -> ReadTimes:
             found,
             random_s=float(lasted.mean()) * 1e-9,
             random_bytes=float(steps.length[chosen].mean()),
+            random_copied=float((steps.length * ~direct)[chosen].mean()),
+        )
+    chosen = slow & direct & ~jumped
+    if int(chosen.sum()) >= _LEAST:
+        lasted = (steps.end_ns - steps.start_ns)[chosen]
+        found = replace(
+            found,
+            direct_s=float(lasted.mean()) * 1e-9,
+            direct_bytes=float(steps.length[chosen].mean()),
         )
     # Between two waits in order the drive was busy with the bytes between them: it reads ahead.
     rates: list[float] = []
@@ -91,6 +106,7 @@ def completed(times: ReadTimes, path: Path, place: StoragePlace) -> ReadTimes:
                 times,
                 random_s=float(np.mean(lasted)),
                 random_bytes=float(ALIGNMENT),
+                random_copied=0.0,
                 own_reads=times.own_reads + len(lasted),
             )
         if times.rate_bytes_per_s is None:

@@ -21,7 +21,7 @@ from headrace.verdict.observation import ConnectionUse, Observation
 from headrace.verdict.present import ReadTimes
 from headrace.verdict.simulating import simulated_advice
 from headrace.verdict.variants import SATA_SSD, Variant
-from headrace.verdict.volumes import READ_AHEAD, catalog_volume
+from headrace.verdict.volumes import LARGEST_REQUEST, READ_AHEAD, catalog_volume
 
 _LEAST = 20
 """Fewer requests have no mean time; that of a stream is its rate."""
@@ -97,6 +97,7 @@ def _answering(each_s: float) -> VolumeSpec:
         "name": "data",
         "filesystem": filesystem("ext4"),
         "read_ahead_bytes": READ_AHEAD,
+        "max_request_bytes": LARGEST_REQUEST,
         "ideal": {"capacity_bytes": 1 << 44, "read_ns": read_ns, "write_ns": read_ns},
     }
     return cast("VolumeSpec", made)

@@ -91,6 +91,7 @@ def _observation(command: Sequence[str], run: ObservedRun, watch: ProgramWatch) 
         _threads(recording) if recording is not None else 1,
         watch.threads,
         watch.samples,
+        watch.busy,
         sorted(watch.connections),
         mapped,
     )

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from headrace.verdict.doing import Doing
+from headrace.verdict.doing import STORAGE, Doing
 from headrace.verdict.observation import Access, ShareKind, StoragePlace, TimeShare
 
 _OF_DOING: dict[Doing, ShareKind] = {
     "sleep": "sleep", "connection": "connection", "pipe": "pipe", "lock": "lock",
     "file-lock": "file-lock",
 }  # fmt: skip
-_STORAGE: tuple[Doing, ...] = ("block", "network", "fuse")
 _ASLEEP: tuple[Doing, ...] = (
     "sleep", "connection", "pipe", "lock", "file-lock", "other", "stopped",
 )  # fmt: skip
@@ -45,6 +44,9 @@ class Counts:
     all_threads: int = 1
     """With those of which nothing was recorded."""
     samples: Mapping[Doing, int] = field(default_factory=dict[Doing, int])
+    busy: Mapping[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+    """Samples by the number of threads that ran or waited for a CPU, and that waited for storage;
+    empty if that is not known."""
     connections: Sequence[str] = ()
     mapped_on: StoragePlace | None = None
     """Where the data file is whose pages it has mapped and used most."""
@@ -57,11 +59,11 @@ def shares_of(counts: Counts, accesses: Sequence[Access]) -> tuple[TimeShare, ..
     the kernel's delay accounting; what calls do not show are page faults of maps. Where threads
     add up to more than the wall time, all parts are scaled to it.
     """
-    wall_s = counts.wall_s
-    free_s = max(0.0, max(1, counts.threads) * wall_s - counts.cpu_s - counts.wait_cpu_s)
+    wall_s, counts = counts.wall_s, _believed(counts)
+    free_s = max(0.0, _busy_most(counts) * wall_s - counts.cpu_s - counts.wait_cpu_s)
     on_storage = [each for each in accesses if each.place.kind in ("block", "network", "unknown")]
     calls_s = min(sum(each.waited_s for each in on_storage), _possible_s(counts))
-    seen_s = sum(_sampled_s(counts, each) for each in _STORAGE)
+    seen_s = sum(_sampled_s(counts, each) for each in STORAGE)
     storage_s = min(free_s, max(calls_s, seen_s))
     # The kernel's count is of all threads, recorded or not.
     most_s = max(counts.threads, counts.all_threads) * wall_s - counts.cpu_s - counts.wait_cpu_s
@@ -86,16 +88,57 @@ def _sampled_s(counts: Counts, what: Doing) -> float:
 
 
 def _possible_s(counts: Counts) -> float:
-    """Return the longest time on storage that samples allow, to three standard deviations.
+    """Return the longest time on storage that samples allow.
 
-    A call that was preempted lasts, too, and its thread runs or could run in samples. Those of
-    several threads say what the tree does, not what each thread waits for.
+    A call that lost its CPU lasts, too, and its thread runs or could run in samples.
     """
+    numbers = {waiting: 0 for _, waiting in counts.busy}
+    for (_, waiting), number in counts.busy.items():
+        numbers[waiting] += number
+    if not numbers and counts.threads <= 1:
+        numbers = {1: sum(counts.samples.get(each, 0) for each in STORAGE)}
     total = sum(counts.samples.values())
-    if counts.threads > 1 or total < _SAMPLES_ENOUGH:
+    if not numbers or total < _SAMPLES_ENOUGH:
         return math.inf
-    hits = sum(counts.samples.get(each, 0) for each in (*_STORAGE, "other"))
-    return counts.wall_s * (hits + 3 * math.sqrt(hits) + 3) / total
+    found = [(1, counts.samples.get("other", 0)), *numbers.items()]
+    # Threads wait together: their number counts in the variance as its square.
+    hits = sum(threads * number for threads, number in found)
+    variance = sum(threads**2 * number for threads, number in found)
+    return counts.wall_s * (hits + 3 * math.sqrt(variance) + 3) / total
+
+
+def _believed(counts: Counts) -> Counts:
+    """Return the counts without time on run queues in which the threads slept.
+
+    The kernel may count it (seen with Linux 6.18 on busy CPUs: 430 ms of a sleep of 1 s). Samples
+    bound what is left.
+    """
+    if sum(counts.busy.values()) < _SAMPLES_ENOUGH:
+        return counts
+    running_s = counts.wall_s * _mean_most((each, n) for (each, _), n in counts.busy.items())
+    most_s = max(0.0, running_s - counts.cpu_s)
+    return replace(counts, wait_cpu_s=min(counts.wait_cpu_s, most_s))
+
+
+def _busy_most(counts: Counts) -> float:
+    """Return how many threads were busy at once, on average over the wall time, at most.
+
+    Of threads that take turns, such as those of a shell and its commands, one is.
+    """
+    threads = float(max(1, counts.threads))
+    if sum(counts.busy.values()) < _SAMPLES_ENOUGH:
+        return threads
+    at_once = ((max(1, sum(each)), number) for each, number in counts.busy.items())
+    return min(threads, _mean_most(at_once))
+
+
+def _mean_most(numbers: Iterable[tuple[int, int]]) -> float:
+    """Return the mean of values that were seen so often, and three standard deviations of it."""
+    seen = list(numbers)
+    total = sum(number for _, number in seen)
+    mean = sum(value * number for value, number in seen) / total
+    squares = sum((value - mean) ** 2 * number for value, number in seen)
+    return mean + 3 * math.sqrt(squares) / total
 
 
 def _storage(counts: Counts, accesses: Sequence[Access], storage_s: float) -> list[TimeShare]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -31,13 +32,21 @@ from headrace.verdict.calls import jumps, waited
 from headrace.verdict.observation import StoragePlace
 from headrace.verdict.present import ReadTimes, completed, recorded_times
 from headrace.verdict.variants import Variant, alternatives, memories, with_memory
-from headrace.verdict.volumes import at_once, present_volume
-from headrace.verdict.writes import WriteTimes, copy_rate, grouped, recorded_writes
+from headrace.verdict.volumes import CALL_S, at_once, present_volume
+from headrace.verdict.writes import (
+    WriteTimes,
+    copy_rate,
+    grouped,
+    recorded_writes,
+    without_shared_syncs,
+)
 
 _REGION = 2 << 20
 """Reads in order are hits of the page cache, or not, in pieces of this size."""
 _STEPS_MOST = 3_000_000
 _MAPPED_MOST = 0.1
+_NO_COPY = 1e15
+"""Bytes per second."""
 
 
 def advise(
@@ -64,12 +73,13 @@ def advise(
         most_read = max(files, key=lambda number: int(reads.length[reads.file == number].sum()))
         times = completed(times, Path(recording.files[most_read].path), place)
     kept = replace(recording, steps=recording.steps.take(_kept(recording, files)), cpu_wait_ns=0)
-    present = present_volume(place, times, writes)
+    present = present_volume(place, times, writes, _copies(kept)[0])
     others = alternatives(place, present, times, kept, writes)
     if memory_bytes:
         others = memories(present, memory_bytes, _covered(reads)) + with_memory(
             others, memory_bytes
         )
+    kept = without_shared_syncs(kept)
     return simulated_advice(
         kept, files, Variant("", present, memory_bytes=memory_bytes), others, recording, times
     )
@@ -160,6 +170,8 @@ def _scenario(recording: Recording, files: Sequence[int], variant: Variant) -> S
     if reads_ahead_in_large_folios(platform.release()):
         node["read_ahead"] = "large_folios"
     node["writeback"] = _writeback()
+    node["call_ns"] = round(CALL_S * 1e9)
+    node["copy_bytes_per_s"], node["write_copy_bytes_per_s"] = _copies(recording)
     if (rate := copy_rate(recording)) is not None:
         node["write_copy_bytes_per_s"] = rate
     node["volumes"] = [volume]
@@ -191,6 +203,21 @@ def _scenario(recording: Recording, files: Sequence[int], variant: Variant) -> S
         "power": {"pue": 1.0, "switch_w": 0.0},
         "observe": {"series_interval_ns": 0, "histograms": False},
     }
+
+
+def _copies(recording: Recording) -> tuple[float, float]:
+    """Return the bytes per second of copies out of the page cache and into it.
+
+    The simulator charges a copy for direct calls, too: with those, copies take no time.
+    """
+    rate = host("node", "generic-node", None).get("copy_bytes_per_s", math.inf)
+    steps = recording.steps
+    direct = np.array([file.direct for file in recording.files] or [False])[steps.file]
+    found: list[float] = []
+    for chosen in (is_read(steps), steps.op == Op.WRITE):
+        moved, past = (int(steps.length[each].sum()) for each in (chosen, chosen & direct))
+        found.append(_NO_COPY if 2 * past > moved else rate)
+    return found[0], found[1]
 
 
 def _writeback() -> dict[str, object]:

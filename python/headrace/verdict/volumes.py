@@ -19,6 +19,14 @@ _DISK = "sata-7200-500gb"
 _DISK_LEAST_S = 1.5e-3
 """A block device that takes longer for a random read is a disk, whatever it says."""
 READ_AHEAD = 128 << 10
+CALL_S = 1e-6
+"""CPU time of a call in the simulation (`call_ns` of a host), besides the copy."""
+_ANSWER_MOST = 0.8
+"""Of the time of a direct read in order: the rest is the transfer."""
+_ANSWER = 0.5
+"""The same where reads of one size alone do not tell the two apart: assumption."""
+LARGEST_REQUEST = 1 << 30
+"""A call is one request: its time was measured as a whole."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +54,11 @@ def present_volume(
     place: StoragePlace,
     times: ReadTimes,
     writes: WriteTimes = WriteTimes(),  # noqa: B008 (it is frozen)
+    copy_bytes_per_s: float = math.inf,
 ) -> VolumeSpec:
     """Return the present storage as a model with the measured times, or the usual ones of its class
-    where one is missing: then it hardly matters for this program.
+    where one is missing: then it hardly matters for this program. `copy_bytes_per_s`: of the
+    simulated node, out of its page cache.
 
     Raises HeadraceError when nothing was measured.
     """
@@ -57,27 +67,53 @@ def present_volume(
     if times.random_s is None and times.rate_bytes_per_s is None:
         done = "write" if writes.most else "read"
         raise HeadraceError(f"it waited too seldom to tell what its storage takes for a {done}")
-    usual = _USUAL_DISK if _is_disk(place, times) else _USUAL_OTHER
-    random_s = usual.random_s if times.random_s is None else times.random_s
-    rate = usual.rate_bytes_per_s if times.rate_bytes_per_s is None else times.rate_bytes_per_s
-    access_s = random_s - times.random_bytes / rate
     made: VolumeSpec = {
         "name": "data",
         "filesystem": filesystem("ext4"),
         "read_ahead_bytes": place.read_ahead_bytes or READ_AHEAD,
     }
-    if _is_disk(place, times):
+    disk = _is_disk(place, times)
+    access_s, rate = _access(times, _USUAL_DISK if disk else _USUAL_OTHER, copy_bytes_per_s)
+    if disk:
         made["storage"] = storage(_disk(access_s, rate))
-    else:
-        read_ns = round(max(1e-6, access_s) * 1e9)
-        made["ideal"] = {
-            "capacity_bytes": 1 << 42,
-            "read_ns": read_ns,
-            "write_ns": read_ns,
-            "read_bytes_per_s": rate,
-            "write_bytes_per_s": rate,
-        }
+        return made
+    if times.direct_s is not None:
+        access_s, rate = _of_direct_reads(times, access_s)
+    made["max_request_bytes"] = LARGEST_REQUEST
+    read_ns = round(max(1e-6, access_s) * 1e9)
+    made["ideal"] = {
+        "capacity_bytes": 1 << 42,
+        "read_ns": read_ns,
+        "write_ns": read_ns,
+        "read_bytes_per_s": rate,
+        "write_bytes_per_s": rate,
+    }
     return made
+
+
+def _access(times: ReadTimes, usual: _Usual, copy_bytes_per_s: float) -> tuple[float, float]:
+    """Return the time of a read elsewhere without its transfer, and the rate.
+
+    The call and its copy take time of the simulated CPU: they are not in the time of the storage.
+    """
+    if times.random_s is None:
+        rate = times.rate_bytes_per_s or usual.rate_bytes_per_s
+        return usual.random_s - times.random_bytes / rate, rate
+    read_s = times.random_s - CALL_S - times.random_copied / copy_bytes_per_s
+    # What a read elsewhere moved in its time can be moved in it.
+    least = times.random_bytes / max(1e-6, read_s)
+    rate = max(times.rate_bytes_per_s or usual.rate_bytes_per_s, least)
+    return read_s - times.random_bytes / rate, rate
+
+
+def _of_direct_reads(times: ReadTimes, access_s: float) -> tuple[float, float]:
+    """Return the answer time and the rate with which direct reads in order take their own time:
+    storage that is no disk answers each."""
+    direct_s = max(1e-6, (times.direct_s or 0.0) - CALL_S)
+    if times.random_s is not None and times.direct_bytes <= 2 * times.random_bytes:
+        access_s = _ANSWER * min(direct_s, times.random_s)
+    access_s = min(max(0.0, access_s), _ANSWER_MOST * direct_s)
+    return access_s, times.direct_bytes / (direct_s - access_s)
 
 
 def _for_writes(place: StoragePlace, times: ReadTimes, writes: WriteTimes) -> VolumeSpec:
@@ -94,7 +130,7 @@ def _for_writes(place: StoragePlace, times: ReadTimes, writes: WriteTimes) -> Vo
         sync_s = max(0.0, writes.sync_s - writes.sync_bytes / rate)
         write_s = min(_WRITE_S, _WRITE_OF_SYNC * sync_s)
     if writes.direct_s is not None:
-        write_s = max(0.0, writes.direct_s - writes.direct_bytes / rate)
+        write_s = max(0.0, writes.direct_s - CALL_S - writes.direct_bytes / rate)
     return {
         "name": "data",
         "filesystem": filesystem("ext4"),
@@ -115,7 +151,9 @@ def _is_disk(place: StoragePlace, times: ReadTimes) -> bool:
         return False
     if times.random_s is None:
         return bool(place.rotational)
-    return times.random_s > _DISK_LEAST_S
+    # A large read takes long on any drive.
+    rate = times.rate_bytes_per_s or _USUAL_DISK.rate_bytes_per_s
+    return times.random_s - times.random_bytes / rate > _DISK_LEAST_S
 
 
 def _disk(access_s: float, rate_bytes_per_s: float) -> DriveSpec:

@@ -36,6 +36,8 @@ class TreeSampler:
 
     def __init__(self, pid: int) -> None:
         self.samples: Counter[Doing] = Counter()
+        self.busy: Counter[tuple[int, int]] = Counter()
+        """Samples by the number of threads that ran or waited for a CPU, and for storage."""
         self.connections: set[str] = set()
         self.threads = 1
         """The most at a look."""
@@ -84,9 +86,10 @@ class TreeSampler:
         """Add one sample; return the CPU time that it took."""
         began_s = time.thread_time()
         pids = tree(self._pid)
-        what = doing(pids)
-        if what is not None:
-            self.samples[what] += 1
+        look = doing(pids)
+        if look.what is not None:
+            self.samples[look.what] += 1
+            self.busy[look.running, look.on_storage] += 1
         if time.monotonic() >= self._connections_due_s:
             self.threads = max(self.threads, sum(map(thread_count, pids)))
             self._connections_due_s = time.monotonic() + _CONNECTIONS_S

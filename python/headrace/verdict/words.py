@@ -158,6 +158,8 @@ def _limit_words(seen: Observation, limit: ProgramLimit) -> str:
         "lock": "itself: its threads wait for one another",
         "file-lock": "the lock of a file, which another program holds (flock, fcntl)",
     }
+    if limit.kind == "other" and seen.hidden:
+        return "not known: it sleeps, and what it waits for is not readable"
     return words.get(limit.kind, "not known: it neither ran nor waited for storage")
 
 
@@ -180,7 +182,9 @@ def _unseen_words(seen: Observation) -> str:
 
 
 def _connection_words(seen: Observation) -> str:
-    where = short(", ".join(seen.connections)) or "sockets"
+    if not seen.connections:
+        return "another program, at a socket: it has no lasting TCP connection"
+    where = short(", ".join(seen.connections))
     use = seen.connection_use
     if use is None:
         return f"a connection: it waits for {where}"
@@ -240,19 +244,28 @@ def _change_words(seen: Observation, limit: ProgramLimit) -> str:
     if limit.kind in STORAGE:
         save = f"storage that answers at once would save {percent(on_storage)}, at most"
         return f"{save}{_fewer_words(limit.access)}"
+    if limit.kind == "other" and seen.hidden:
+        return "not known; its owner, or root, sees what it waits for"
     words = {
         "cpu": f"{saves}; {_cpu_words(seen)}",
         "wait-cpu": "fewer jobs at once on these cores would save "
         f"{percent(limit.fraction)}, at most",
         "memory": f"more memory, or fewer jobs at once; {saves}",
-        "connection": "a nearer or faster server, or a local copy, would save "
-        f"{percent(limit.fraction)}, at most",
+        "connection": _nearer_words(seen, limit),
         "sleep": f"what it waits for must come sooner; {saves}",
         "pipe": f"watch the program at the other end; {saves}",
         "lock": f"{saves}; threads that share less",
         "file-lock": f"find the program that holds the lock (lslocks); {saves}",
     }
     return words.get(limit.kind, saves)
+
+
+def _nearer_words(seen: Observation, limit: ProgramLimit) -> str:
+    """Return what would help at a connection; a socket may be one of this machine."""
+    save = f"would save {percent(limit.fraction)}, at most"
+    if not seen.connections:
+        return f"a faster program at the other end {save}"
+    return f"a nearer or faster server, or a local copy, {save}"
 
 
 def _fewer_words(access: Access | None) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from headrace.profiles.steps import Op, Recording, Steps
+from headrace.profiles.steps import Ints, Op, Recording, Steps
 from headrace.profiles.summary import is_read
 from headrace.profiles.synchronous import explicit, sync_calls, synchronous_writes
 from headrace.verdict.calls import waited
@@ -72,11 +72,15 @@ class _Calls:
 
 
 def recorded_writes(recording: Recording, files: Sequence[int]) -> WriteTimes:
-    """Return what the program's own writes and syncs of these files show."""
+    """Return what the program's own writes and syncs of these files show.
+
+    Time in which threads wait for several syncs counts once.
+    """
     chosen = np.isin(recording.steps.file, files)
     kept = replace(recording, steps=recording.steps.take(chosen))
     steps = kept.steps
-    syncs, direct = _syncs(kept), _direct(kept)
+    waits = sync_calls(kept) & waited(steps, recording.files) & ~shared_syncs(kept)
+    syncs, direct = _syncs(kept).take(waits), _direct(kept)
     found, answer_ns = WriteTimes(), 0.0
     small = syncs.take(syncs.moved < _LARGE)
     if len(small.moved) >= LEAST:
@@ -94,8 +98,20 @@ def recorded_writes(recording: Recording, files: Sequence[int]) -> WriteTimes:
 
 
 def _syncs(recording: Recording) -> _Calls:
-    """Return the syncs that waited, with the bytes that were written to their file since the sync
-    before."""
+    """Return for each step, if it is a sync, the bytes that were written to its file since the sync
+    before, and how long it lasted after all others that had begun before it."""
+    steps = recording.steps
+    lasted_ns = np.zeros(len(steps), np.int64)
+    waits = sync_calls(recording) & waited(steps, recording.files) & ~shared_syncs(recording)
+    at = np.flatnonzero(waits)
+    at = at[np.argsort(steps.start_ns[at], kind="stable")]
+    reached = np.append(0, np.maximum.accumulate(steps.end_ns[at]))[:-1]
+    lasted_ns[at] = np.maximum(0, steps.end_ns[at] - np.maximum(steps.start_ns[at], reached))
+    return _Calls(_moved(recording), lasted_ns)
+
+
+def _moved(recording: Recording) -> Ints:
+    """Return for each sync the bytes that were written to its file since the sync before."""
     steps, is_sync = recording.steps, sync_calls(recording)
     synchronous = synchronous_writes(recording)
     past_cache = np.array([file.direct for file in recording.files] or [False])[steps.file]
@@ -109,9 +125,29 @@ def _syncs(recording: Recording) -> _Calls:
     moved = np.zeros(len(steps), np.int64)
     # The last sync before may be one of another file, which ended before this file begins.
     moved[order[at]] = total[at] - np.maximum(since, before_file)
-    return _Calls(moved, steps.end_ns - steps.start_ns).take(
-        is_sync & waited(steps, recording.files)
-    )
+    return moved
+
+
+def shared_syncs(recording: Recording) -> npt.NDArray[np.bool_]:
+    """Return which small fsyncs began while another thread waited for one: the filesystem writes
+    its journal, and the drive its buffer, once for all that wait (assumption)."""
+    steps, found = recording.steps, np.zeros(len(recording.steps), bool)
+    small = (steps.op == Op.SYNC) & waited(steps, recording.files) & (_moved(recording) < _LARGE)
+    at, end_ns = np.flatnonzero(small), 0
+    for number in at[np.argsort(steps.start_ns[at], kind="stable")].tolist():
+        found[number] = steps.start_ns[number] < end_ns
+        if not found[number]:
+            end_ns = int(steps.end_ns[number])
+    return found
+
+
+def without_shared_syncs(recording: Recording) -> Recording:
+    """Return the recording with reads of nothing, which take no time, for fsyncs that are another
+    one's, too."""
+    steps, shared = recording.steps, shared_syncs(recording)
+    op = np.where(shared, int(Op.READ), steps.op)
+    end_ns = np.where(shared, steps.start_ns, steps.end_ns)
+    return replace(recording, steps=replace(steps, op=op, end_ns=end_ns))
 
 
 def copy_rate(recording: Recording) -> float | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from headrace.probes.ledger import of_processes
 from headrace.system.accounting import NS_PER_TICK, Times, possible
 from headrace.system.taskstats import TaskDelays, TaskstatsSocket
+from headrace.system.thread_states import queued_ns
 from headrace.watching.finders import FoundJob
 from headrace.watching.group_memory import GroupMemory
 from headrace.watching.group_places import GroupProcesses
@@ -266,6 +267,11 @@ class JobMeter:
 
     def _share_out(self, last: Used, spent: Times, memory_ns: int, lived_ns: int) -> None:
         """Share out the time asleep by samples."""
+        if self._misplaced and spent.wait_cpu_ns:
+            samples = self.running_samples + sum(self.states.values())
+            awake = self.running_samples / max(1, samples)
+            waited_ns = queued_ns(spent, lived_ns, awake, samples)
+            spent = Times(spent.run_ns, waited_ns, spent.wait_block_ns)
         waits = self._estimate.waits(spent, memory_ns, lived_ns, self.states)
         shared = last.spent
         shared.run_ns, shared.wait_cpu_ns = spent.run_ns, spent.wait_cpu_ns

@@ -14,7 +14,7 @@ from headrace.cli._console import err, out
 from headrace.cli.drive.options import Json
 from headrace.errors import FileProblem, StudyError
 from headrace.system.claims import Place, claimed
-from headrace.units import format_bytes, format_change
+from headrace.units import format_bytes, format_change, format_share
 
 if TYPE_CHECKING:
     from headrace.drives.learning import LearntDrive, LearntValue, LoadCheck
@@ -125,8 +125,8 @@ def _doubt_an_empty_ssd(learnt: LearntDrive, device: Path) -> None:
         return  # it went away after the reads
     if zeros > MOST_ZEROS:
         learnt.doubt_all(
-            f"{format_share(zeros)} of the places of the SSD that were looked at hold zeros only, as what "
-            "was never written does, whose reads need no flash"
+            f"{format_share(zeros)} of the places of the SSD that were read hold only zeros, like "
+            "blocks that were never written, whose reads need no flash"
         )
 
 
