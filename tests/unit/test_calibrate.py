@@ -151,7 +151,7 @@ def test_what_acts_alike_is_said_to_be_undetermined_and_keeps_its_default(tmp_pa
     assert found.values["cpu.scan"] == pytest.approx(1.3, rel=0.05)
     said = {each.parameter.name: each.why for each in found.undetermined}
     # One client at a time waits for latency and server alike.
-    assert "cannot be told from" in said["target.nas.server_request"]
+    assert "cannot be distinguished from" in said["target.nas.server_request"]
     assert not set(said) & set(found.values)
     # An emulated drive is the one of the catalog: its rate is known.
     assert "target.nas.drive_rate" not in {*said, *found.values}

@@ -87,7 +87,7 @@ def test_what_a_watch_says_of_other_comes_before_the_cache() -> None:
     asleep = ledger(on_cpu=0.01, other=0.99)
     limit = limit_of(asleep, 0.9, None, 0.0, 4, 2, {"memory": 0.0, "timer": 0.9, "a pipe": 0.05})
     assert (limit.kind, limit.share) == ("sleep", 0.99)
-    assert limit.evidence == "Jobs slept 99% of their time: timer 90%, a pipe 5%."
+    assert limit.evidence == "Jobs slept 99 % of their time: timer 90 %, a pipe 5 %."
     limit = limit_of(asleep, 0.9, None, 0.0, 4, 2, {"memory": 0.7, "timer": 0.2})
     assert (limit.kind, limit.share) == ("memory", 0.7)
     assert limit_of(asleep, 0.9, None, 0.0, 4, 2, {"memory": 0.0, "timer": 0.01}).kind == "cache"

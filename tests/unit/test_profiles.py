@@ -87,7 +87,7 @@ def test_a_newer_profile_and_one_without_its_steps_are_refused(tmp_path: Path) -
     steps_path(other).unlink()
     with pytest.raises(StudyError) as found:
         load(str(other))
-    assert "are gone" in faults_of(found.value)
+    assert "is missing" in faults_of(found.value)
     with pytest.raises(HeadraceError, match="not recorded"):
         load("cms-tau-analysis")
 

@@ -8,6 +8,7 @@ use headrace_model::request::Medium;
 use headrace_model::Nanos;
 use rayon::prelude::*;
 
+use crate::build::program;
 use crate::ids::TaskId;
 use crate::outcome::{
     DriveOutcome, EnergyOutcome, HostOutcome, LatencyOutcome, Outcome, ServiceOutcome,
@@ -50,7 +51,7 @@ pub fn run_watched(
     if let Some(outcome) = run_apart(scenario, cancel, progress) {
         return outcome;
     }
-    let mut world = World::build(scenario)?;
+    let mut world = World::build(scenario, &program(scenario), cancel)?;
     let complete = world.run(cancel, progress);
     Ok(world.outcome(complete))
 }

@@ -176,7 +176,7 @@ fn run_parts<'a>(
     let progress = Mutex::new(progress);
     let one = |part: &'a Part| {
         let alive = worlds.begin();
-        let world = World::build_with(&part.scenario, program).map_err(|error| ScenarioError {
+        let world = World::build(&part.scenario, program, cancel).map_err(|error| ScenarioError {
             path: error.path.replacen("nodes[0]", &format!("nodes[{}]", part.spec), 1),
             ..error
         });

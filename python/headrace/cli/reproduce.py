@@ -282,14 +282,14 @@ def _show(result: Reproduced, every: bool) -> None:
     if found["median_error"] is not None:
         said.append(
             f"predicted numbers: median error {format_share(found['median_error'], 2)}, null model "
-            f"{_share(found['null_median_error'])}, {format_share(found['within_25_percent'])} "
+            f"{_share(found['null_median_error'])}, {format_share(found['within_25_percent'] or 0.0)} "
             "within 25 %"
         )
     if found["median_points"] is not None:
         said.append(
             f"efficiencies and variations: median {found['median_points'] * 100:.1f} points, null "
             f"model {(found['null_median_points'] or 0.0) * 100:.1f}, "
-            f"{format_share(found['within_3_points'])} within 3"
+            f"{format_share(found['within_3_points'] or 0.0)} within 3"
         )
     if found["skill"] is not None:
         said.append(f"skill {found['skill']:+.2f}")

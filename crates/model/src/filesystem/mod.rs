@@ -150,8 +150,10 @@ impl Filesystem {
 
     /// Create a file that exists before the run, with all its pages allocated.
     pub fn create_filled(&mut self, bytes: u64) -> Result<u32, NoSpace> {
+        // A file of more pages than these numbers have is larger than any volume.
+        let pages = u32::try_from(bytes.div_ceil(PAGE_BYTES)).map_err(|_| NoSpace)?;
         let file = self.create();
-        self.allocate(file, 0, bytes.div_ceil(PAGE_BYTES) as u32)?;
+        self.allocate(file, 0, pages)?;
         self.close(file);
         Ok(file)
     }

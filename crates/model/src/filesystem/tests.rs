@@ -136,6 +136,16 @@ fn an_inode_that_was_given_back_is_taken_again() {
     }
 }
 
+#[test]
+fn a_file_of_more_pages_than_numbers_have_has_no_room() {
+    for kind in [FilesystemKind::Ext3, FilesystemKind::Ext4, FilesystemKind::Xfs] {
+        let mut fs = fresh(kind);
+        assert!(fs.create_filled(PAGE_BYTES << 32).is_err(), "{kind:?}");
+        assert!(fs.create_filled((PAGE_BYTES << 32) + PAGE_BYTES).is_err(), "{kind:?}");
+        assert!(fs.create_filled(PAGE_BYTES).is_ok(), "{kind:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn no_block_is_given_twice(

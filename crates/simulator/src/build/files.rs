@@ -1,14 +1,17 @@
 //! Creates the files that exist before the run, on volumes and services, and warms the caches.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use headrace_model::pagecache::PageCache;
 use headrace_model::request::{Medium, StoredOrder};
 
+use crate::ids::InstanceId;
 use crate::scenario::{CacheState, FileSetSpec, Place, ScenarioError, Share};
 use crate::storage::page_end;
 use crate::world::{Content, Mount, Mounted, SetFiles, SetPlace, World};
 
 impl World<'_> {
-    pub(super) fn add_files(&mut self) -> Result<(), ScenarioError> {
+    pub(super) fn add_files(&mut self, cancel: &AtomicBool) -> Result<(), ScenarioError> {
         let mut hosts: Vec<u32> = self.feeder.slots.iter().map(|slot| slot.host).collect();
         hosts.dedup();
         for (number, set) in self.scenario.files.iter().enumerate() {
@@ -25,6 +28,9 @@ impl World<'_> {
         }
         // Formatting and copying are complete before the run: their data is on the drives.
         for volume in &mut self.volumes {
+            if cancel.load(Ordering::Relaxed) {
+                break;
+            }
             if volume.fs.spec().discarded() {
                 volume.queue.trim(&[(0, volume.fs.sectors())]);
             }
@@ -88,13 +94,16 @@ impl World<'_> {
     }
 
     /// Fill the caches with the files, in order, as far as they fit: node caches with local files,
-    /// server caches with the servers' files.
+    /// server caches with the servers' files. Who read a file before read its inode and the blocks
+    /// that map it, too.
     fn warm_caches(&mut self) {
         for index in self.instances.ids() {
             let i = &self.instances[index];
             if i.is_metadata() {
                 continue;
             }
+            self.warm_metadata(index);
+            let i = &self.instances[index];
             let (file, pages) = (i.cache_file, page_end(i.bytes));
             let host = self.mounts[i.mount as usize].host as usize;
             let cache = &mut self.hosts[host].cache;
@@ -107,6 +116,29 @@ impl World<'_> {
         }
         for host in &mut self.hosts {
             host.cache.counters = Default::default();
+        }
+    }
+
+    /// Fill the cache of a file's host with the blocks of its inode and of its map.
+    fn warm_metadata(&mut self, instance: InstanceId) {
+        let i = &self.instances[instance];
+        let mount = &self.mounts[i.mount as usize];
+        let Mounted::Volume(volume) = mount.mounted else { return };
+        let v = &self.volumes[volume as usize];
+        let (file, pages) = (i.file(), page_end(i.bytes));
+        let mut blocks = vec![v.fs.inode(file)];
+        let mut page = 0;
+        while page < pages {
+            let (map, until) = v.fs.metadata_for(file, page);
+            blocks.extend(map);
+            page = until;
+        }
+        let table = self.instances[v.metadata].cache_file;
+        let cache = &mut self.hosts[mount.host as usize].cache;
+        for block in blocks {
+            if cache.find(table, block).is_none() {
+                cache.fill(table, block, 1);
+            }
         }
     }
 

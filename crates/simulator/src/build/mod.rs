@@ -9,6 +9,7 @@ mod hosts;
 mod services;
 
 use rustc_hash::FxHashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 use headrace_model::link::tcp::Tcp;
@@ -56,13 +57,13 @@ pub(crate) fn program(scenario: &Scenario) -> Compiled {
 }
 
 impl<'a> World<'a> {
-    /// Build the initial state.
-    pub fn build(scenario: &'a Scenario) -> Result<Self, ScenarioError> {
-        World::build_with(scenario, &program(scenario))
-    }
-
-    /// As `build`, for jobs with this program instead of the profile's steps.
-    pub fn build_with(scenario: &'a Scenario, program: &Compiled) -> Result<Self, ScenarioError> {
+    /// Build the initial state, for jobs with this program. Once `cancel` is set, drives stay empty:
+    /// the world is only good for `run`, which then ends at once.
+    pub fn build(
+        scenario: &'a Scenario,
+        program: &Compiled,
+        cancel: &AtomicBool,
+    ) -> Result<Self, ScenarioError> {
         let specs: Vec<(bool, usize, &HostSpec)> = scenario
             .nodes
             .iter()
@@ -106,7 +107,7 @@ impl<'a> World<'a> {
         }
         world.add_services();
         world.add_slots();
-        world.add_files()?;
+        world.add_files(cancel)?;
         world.program = program.clone()?;
         if let Feed::Packets(spec) = &scenario.run.feed {
             world.prepare_packets(spec);

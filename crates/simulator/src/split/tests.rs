@@ -77,8 +77,9 @@ fn each_node_gives_what_it_gives_alone() {
         let whole = run(&scenario).unwrap();
         for (node, mut part) in parts(&scenario).unwrap().into_iter().enumerate() {
             part.scenario.profiles.clone_from(&scenario.profiles);
+            let alone = program(&part.scenario);
             // Alone, kept whole, and accounted for until the last node is done.
-            let mut world = World::build(&part.scenario).unwrap();
+            let mut world = World::build(&part.scenario, &alone, &AtomicBool::new(false)).unwrap();
             let complete = world.run(&AtomicBool::new(false), &mut |_, _| {});
             world.now = whole.end_ns;
             let alone = world.outcome(complete);
