@@ -282,8 +282,8 @@ def _show(result: Reproduced, every: bool) -> None:
     if found["median_error"] is not None:
         said.append(
             f"predicted numbers: median error {format_share(found['median_error'], 2)}, null model "
-            f"{_share(found['null_median_error'])}, {format_share(found['within_25_percent'] or 0.0)} "
-            "within 25 %"
+            f"{_share(found['null_median_error'])}, "
+            f"{format_share(found['within_25_percent'] or 0.0)} within 25 %"
         )
     if found["median_points"] is not None:
         said.append(
