@@ -146,7 +146,7 @@ def test_steps_that_are_gone_are_said(workspace: Workspace, data: Path) -> None:
     recorded(workspace, data).with_suffix(".steps.parquet").unlink()
     ended = workspace.run("profile", "show", "job.toml")
     assert ended.returncode == BAD_INPUT
-    assert "the steps of the profile are gone" in said(ended)
+    assert "the file with the profile's steps is missing" in said(ended)
 
 
 def test_a_profile_of_a_newer_version_is_refused(workspace: Workspace, data: Path) -> None:

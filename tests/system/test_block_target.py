@@ -271,7 +271,7 @@ def test_a_blank_image_of_the_users_is_used_and_kept(
         ({"filesystem": "xfs"}, "64 MiB is too small for xfs", "give 300 MiB at least"),
         (
             {"image": None, "size": "1 PB", "drive": "wd-wd3200bekt"},
-            "holds 1.00 PB lies in memory",
+            "holds 1.00 PB is kept in memory",
             "(memory =",
         ),
     ],

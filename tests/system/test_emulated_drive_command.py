@@ -151,7 +151,7 @@ def test_a_stop_while_it_attaches_leaves_nothing(
     ("words", "code", "said"),
     [
         (("seagate-st3750640",), 2, 'did you mean "seagate-st3750640ns"'),
-        ((DISK, "--size", "500GiB"), 3, "lies in memory"),
+        ((DISK, "--size", "500GiB"), 3, "is kept in memory"),
         ((DISK, "--size", "2TB"), 2, "not as large"),
         ((DISK, "--size", "many"), 2, "--size"),
         ((DISK, "--size", "1GiB", "--raid", "4"), 2, "not a RAID level"),
