@@ -394,10 +394,12 @@ def test_what_left_the_group_of_a_job_ends_with_it_when_its_time_is_over(tmp_pat
 
 
 def test_nothing_of_a_job_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
-    told = [tmp_path / "child", tmp_path / "session"]
-    child, session = (f"sh -c 'echo $$ > {file}; sleep 600'" for file in told)
+    # Many sessions: what kills them learns of the end of the run in two ways, one after the other.
+    told = [tmp_path / "child", *(tmp_path / f"session-{each}" for each in range(40))]
+    child, *sessions = (f"sh -c 'echo $$ > {file}; sleep 600'" for file in told)
+    session = " & ".join(f"setsid {each}" for each in sessions)
     study = tmp_path / "study.toml"
-    text = STUDY.replace("COMMAND", f"{child} & setsid {session} & wait").replace("EXTRA", "")
+    text = STUDY.replace("COMMAND", f"{child} & {session} & wait").replace("EXTRA", "")
     study.write_text(text.replace("1.5 s", "600 s"))
     program = "import headrace; headrace.load_study('study.toml').run('results')"
     journal = tmp_path / "journal"

@@ -225,8 +225,20 @@ class _Server:
                     else:
                         self._reap(key.data)
         except (EOFError, ConnectionError, _CallerDiedError):
-            for pid, pidfd in self._jobs.items():
-                kill_family(pid, pidfd)
+            self._kill_jobs()
+
+    def _kill_jobs(self) -> None:
+        """Kill every job with its family, whatever signal arrives meanwhile.
+
+        A caller that dies closes the channel, and a moment later the kernel sends SIGTERM: raised
+        within `kill_family`, that would leave processes stopped for ever.
+        """
+        while True:
+            with contextlib.suppress(_CallerDiedError):
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                break
+        for pid, pidfd in self._jobs.items():
+            kill_family(pid, pidfd)
 
     def _answer(self) -> None:
         message, descriptor = self._channel.receive()
