@@ -88,10 +88,12 @@ class WhatIfPages:
         run = self._worker.ask(study.text, str(study.base))
 
         def look() -> Look:
+            # Before its points are read: those of a run that ends meanwhile are in the next look.
+            ended = run.ended
             part = _answer(question, run, measured, title, note)
             count = sum(not point.problem for point in run.points)
-            said = f"{count} point{'' if count == 1 else 's'} simulated." if run.ended else ""
-            return Look({"answer": part}, run.problem or said, run.ended)
+            said = f"{count} point{'' if count == 1 else 's'} simulated." if ended else ""
+            return Look({"answer": part}, run.problem or said, ended)
 
         return self._live.stream(look, _LOOK_S, run.stop)
 
