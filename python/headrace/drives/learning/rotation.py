@@ -145,7 +145,7 @@ def learn_all_tracks(
         found = learn_tracks(device, rotation, hits, place, PHASE_TRACKS)
         roughly = _by_stride(device, rotation.turn_s, hits, place)
         if roughly is not None and abs(found.sectors_per_track / roughly[1] - 1) > SAME_TRACKS:
-            return [_by_phase(device, rotation.turn_s, hits, each) for each in places]
+            return [_by_phase(device, rotation, hits, each) for each in places]
     return [learn_tracks(device, rotation, hits, each, tracks) for each in places]
 
 
@@ -154,7 +154,8 @@ def _by_stride(
 ) -> tuple[int, float] | None:
     """Return a stride whose reads come from the medium, and the sectors per track by the angles
     between their ends; None if the buffer has them for each stride."""
-    first = int(device.capacity_sectors * place * 0.98) // UNIT * UNIT
+    room = device.capacity_sectors - STRIDED * sum(STRIDES)
+    first = max(min(int(device.capacity_sectors * place), room), 0) // UNIT * UNIT
     for stride in STRIDES:
         ends_s = device.reads([first + at * stride for at in range(STRIDED)]).end_s
         apart_s = np.diff(ends_s)
@@ -172,11 +173,12 @@ def _from_medium(apart_s: Times, hits: Hits | None) -> npt.NDArray[np.bool_]:
     return apart_s > 1.12 * (hits.overhead_s + UNIT * 512 / hits.bytes_per_s)
 
 
-def _by_phase(device: LearntDevice, turn_s: float, hits: Hits | None, place: float) -> Tracks:
+def _by_phase(device: LearntDevice, rotation: Rotation, hits: Hits | None, place: float) -> Tracks:
     """Follow tracks by the angles at which reads of units end, some to a track."""
+    turn_s = rotation.turn_s
     found = _by_stride(device, turn_s, hits, place)
-    if found is None:
-        return Tracks(float(UNIT), float(UNIT), np.empty(0))
+    if found is None:  # here the buffer has what comes next
+        return learn_tracks(device, rotation, hits, place, PHASE_TRACKS)
     stride, roughly = found
     piece = max(round(roughly / PHASE_PIECES / UNIT) * UNIT, stride)
     room = device.capacity_sectors - PHASE_TRACKS * MOST_SECTORS
