@@ -343,10 +343,15 @@ children.run(["sh", "-c", "echo $$ > {tmp_path}/pid; exec sleep 300"],
     pid = int(file.read_text())
     job.send_signal(signal.SIGKILL)
     job.wait()
-    while Path(f"/proc/{pid}/exe").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
     status = Path(f"/proc/{pid}/stat")
-    assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
+
+    def ended() -> bool:
+        try:
+            return status.read_text().rpartition(")")[2].split()[0] in "ZX"
+        except OSError:
+            return True
+
+    assert wait_until(ended, max(0.0, deadline - time.monotonic()), 0.01)
 
 
 def test_the_page_of_the_workload_names_every_placeholder() -> None:

@@ -58,13 +58,14 @@ class _Device:
         self.name = name
         self.file = CounterFile(_CLASS / name / "stat", 512)
         self.first = self.last = _parse(self.file.read())
-        self.last_s = time.monotonic()
 
-    def row(self) -> dict[str, Any]:
-        """Return the change since the last sample. Raises OSError if the device has disappeared."""
-        now, before, now_s = _parse(self.file.read()), self.last, time.monotonic()
-        span_s = max(now_s - self.last_s, 1e-6)
-        self.last, self.last_s = now, now_s
+    def row(self, span_s: float) -> dict[str, Any]:
+        """Return the change since the last sample, `span_s` ago.
+
+        Raises OSError if the device has disappeared.
+        """
+        now, before = _parse(self.file.read()), self.last
+        self.last = now
         reads = now.requests_read - before.requests_read
         writes = now.requests_write - before.requests_write
         return {
@@ -91,6 +92,7 @@ class BlockProbe(Probe):
     def __init__(self) -> None:
         self._devices: list[_Device] = []
         self._gone: list[str] = []
+        self._last_s = 0.0
 
     def start(self, watch: Watch) -> None:
         """Open the counters. A missing device makes the trial invalid."""
@@ -101,13 +103,18 @@ class BlockProbe(Probe):
                 self._devices.append(_Device(name))
             except OSError:
                 self._gone.append(name)
+        self._last_s = time.monotonic()
 
     def sample(self) -> list[dict[str, Any]]:
         """Return one row per device."""
+        # One moment for all: a thread that has to wait for a CPU between two of them would give
+        # the second a rate of another span.
+        now_s = time.monotonic()
+        span_s, self._last_s = max(now_s - self._last_s, 1e-6), now_s
         rows: list[dict[str, Any]] = []
         for device in self._devices:
             try:
-                rows.append(device.row())
+                rows.append(device.row(span_s))
             except OSError:
                 if device.name not in self._gone:
                     self._gone.append(device.name)

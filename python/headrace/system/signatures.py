@@ -157,6 +157,10 @@ def opened_by(path: Path) -> list[str]:
     return processes_with_open(path)
 
 
+ANOTHER_PROGRAM = "another program"
+"""What `holders` says of a program, or of a mount in another mount namespace."""
+
+
 def holders(path: Path) -> list[str]:
     """Return the users of a block device or image file in words.
 
@@ -187,5 +191,5 @@ def holders(path: Path) -> list[str]:
         except OSError as error:
             if error.errno != errno.EBUSY:
                 raise
-            said.append("another program")
+            said.append(ANOTHER_PROGRAM)
     return list(dict.fromkeys(said))

@@ -84,7 +84,16 @@ class EmulatedDevice:
         Raises RefusedError while it is in use, HeadraceError when something of it is left
         (`headrace undo` then retries).
         """
-        if self.alive and (users := signatures.holders(self.device)):
+        users: list[str] = []
+
+        def free() -> bool:
+            users[:] = signatures.holders(self.device) if self.alive else []
+            return users != [signatures.ANOTHER_PROGRAM]
+
+        # What looks at devices in passing (udev, blkid, a mount namespace about to end) is waited
+        # for; a mount or swap space stays and is told at once.
+        wait_until(free, patience_s, 0.05)
+        if users:
             raise RefusedError(
                 f"{self.device} is in use: {'; '.join(users)}", hint="unmount it and try again"
             )
