@@ -11,7 +11,7 @@ from pathlib import Path
 from headrace.errors import FileProblem, StudyError, UsageError
 from headrace.profiles.darshan import read_darshan
 from headrace.profiles.steps import Recording
-from headrace.profiles.strace import read_strace
+from headrace.profiles.strace.lines import read_strace
 from headrace.profiles.xrootd import read_xrootd
 
 READERS: dict[str, Callable[[Path, str], Recording]] = {
