@@ -13,10 +13,12 @@ from pydantic import (
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
+    ValidationError,
     WithJsonSchema,
     field_validator,
     model_validator,
 )
+from pydantic_core import InitErrorDetails
 
 from headrace.catalog import entry, names
 from headrace.catalog.tables import CatalogPrice
@@ -207,15 +209,23 @@ class Offers(Section):
 
     @model_validator(mode="after")
     def _convertible(self) -> Offers:
+        """Refuse every offer in a currency without a rate, at the place of its currency."""
+        wrong: list[InitErrorDetails] = []
         for shelf in ("drive", "node", "server", "switch"):
             for name, offer in getattr(self, shelf).items():
                 code = offer.currency or self.currency
                 if code != self.currency and code not in self.rates:
-                    raise ValueError(
-                        f"{shelf}.{name} is in {code} and the file in {self.currency}: give "
+                    said = ValueError(
+                        f"the file is in {self.currency}, and no rate of {code} is given: add "
                         f"[rates] {code} = {{ rate = …, date = … }}, the price of one {code} in "
                         f"{self.currency}"
                     )
+                    place = (shelf, name, "currency")
+                    wrong.append(
+                        {"type": "value_error", "loc": place, "input": code, "ctx": {"error": said}}
+                    )
+        if wrong:
+            raise ValidationError.from_exception_data("Offers", wrong)
         return self
 
     def amount(self, offer: Offer) -> float:

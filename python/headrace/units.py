@@ -54,6 +54,8 @@ MOST_DRIVES = 512
 """Drives per RAID (crates/model, `RaidSpec`)."""
 MOST_PORTS = 1024
 """Bonded ports per link."""
+MOST_QUEUED = 65_536
+"""Requests that a device takes at once: the most of the catalog's drives, too."""
 MOST_THREADS = 65_536
 """Threads of a server: each costs memory in a simulation."""
 

@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from headrace.decision.costs import Activity, costs_of
+from headrace.decision.costs import Activity, copies_written, costs_of
 from headrace.decision.offers import Offers, with_catalog
 from headrace.records.inventory import InventoryItem
 
@@ -143,3 +144,21 @@ def test_a_price_that_lacks_an_exchange_rate_says_so() -> None:
         "price)"
     )
     assert why({"GBP": {"rate": 1.15, "date": 2026}}) == ""
+
+
+def test_copies_are_written_too() -> None:
+    """Three copies on four servers: of each byte that jobs write, three reach the drives."""
+    server = InventoryItem(part="server", name="generic-server", host="data", count=4)
+    drives = InventoryItem(
+        part="drive",
+        name="sata-7200-500gb",
+        host="data",
+        count=4,
+        usable_bytes=4 * 500e9 / 3,
+        size_bytes=500 * 10**9,
+    )
+    assert copies_written((server, drives)) == pytest.approx(3)
+    mirrored = replace(drives, count=8, raid_level=1, usable_bytes=4 * 500e9)
+    assert copies_written((server, mirrored)) == 1, "those of a RAID are counted with its drives"
+    assert copies_written((server, replace(drives, source="device"))) == 1
+    assert copies_written((server,)) == 1

@@ -29,6 +29,10 @@ from headrace.report.decision import basis_sentences
         ('[node.a]\nprice = 5\ndate = 2026\npower = "90 VA"\n', "node.a.power"),
         ('[electricity]\nprice = "0.25 EUR/MWh"\n', "electricity.price"),
         ('[drive.a]\nprice = 5\ndate = 2026\ncurrency = "USD"\n', "[rates] USD"),
+        (
+            '[drive.a]\nprice = 5\ndate = 2026\ncurrency = "USD"\n',
+            "offers.toml:4: drive.a.currency: the file is in EUR, and no rate of USD is given",
+        ),
         ("[drive.a]\nprice = -5\ndate = 2026\n", "drive.a.price"),
         ("[drive.a]\nprice = 1e308\ndate = 2026\n", "drive.a.price: is too large (given: 1e+308)"),
         ("[drive.a]\nprice = true\ndate = 2026\n", "drive.a.price: must be a number (given: true)"),

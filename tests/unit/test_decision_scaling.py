@@ -90,7 +90,7 @@ def test_a_number_of_slots_with_which_another_storage_leads_is_named(tmp_path: P
         if (row["target"], row["slots"]) == ("b", 4):
             row["metrics"]["events_per_s"] /= 4
     by = {each.what: each.leads for each in answered([records]).changes}
-    assert by["1 slot per node"] == "b, 1 slot"
+    assert by["1 slot per node instead of 4"] == "b, 1 slot"
     same = {
         each.what for each in answered([results_of(tmp_path / "s", {"a": 0.0, "b": 0.7})]).changes
     }
@@ -129,3 +129,33 @@ def test_a_number_of_nodes_with_which_another_storage_leads_is_named(tmp_path: P
     assert leading is not None and leading.candidate.target == "nas"
     by = {each.what: each.leads for each in made.changes}
     assert [lead for what, lead in by.items() if "nodes" in what] == ["local, 1 slot"], by
+
+
+ALIKE = """
+headrace = 1
+title = "two disks that are the same"
+[target.a]
+kind = "block"
+drive = "wd-wd3200bekt"
+[target.b]
+kind = "block"
+drive = "wd-wd3200bekt"
+[workload.analysis]
+kind = "analysis"
+data = { shape = "bench", events = 4000, files = 4, order = "unordered" }
+[run]
+slots = 2
+[plan]
+repeats = { min = 3 }
+"""
+
+
+def test_chance_is_not_named_as_an_effect_of_the_number_of_nodes(tmp_path: Path) -> None:
+    """The first repeats of the same two disks differ with more nodes, too."""
+    said: list[str] = []
+    for seed in range(1, 5):
+        file = tmp_path / f"{seed}.toml"
+        file.write_text(ALIKE + f"seed = {seed}\n")
+        made, _ = decide([simulate(file, tmp_path / f"r{seed}")])
+        said += [change.what for change in made.changes]
+    assert not said

@@ -69,6 +69,32 @@ def test_no_difference_is_a_doubt(tmp_path: Path) -> None:
     assert "costs" not in said.reason
 
 
+def test_of_storages_with_rates_that_are_not_told_apart_the_one_that_feeds_more_is_taken(
+    tmp_path: Path,
+) -> None:
+    """A storage was taken whose rate was 0.1 % higher by chance, and that fed no slot."""
+    findings, said = found(tmp_path, TWO)
+    first, second = said.curve, next(c for c in findings.curves if c.levels != said.curve.levels)
+    assert (first.rank, second.rank) == (1, 1)
+
+    def fed(slots: dict[Any, int], rank: int) -> Findings:
+        curves = tuple(
+            replace(
+                curve,
+                slots_fed=replace(curve.slots_fed, slots=slots[curve.levels["filesystem"]]),
+                rank=rank if curve is second else curve.rank,
+            )
+            for curve in findings.curves
+            if curve.slots_fed is not None
+        )
+        return replace(findings, curves=curves)
+
+    names = first.levels["filesystem"], second.levels["filesystem"]
+    for slots, rank, taken in (((1, 4), 1, 1), ((4, 4), 1, 0), ((4, 1), 1, 0), ((1, 4), 2, 0)):
+        now = recommendation(fed(dict(zip(names, slots, strict=True)), rank))
+        assert now is not None and now.curve.levels["filesystem"] == names[taken]
+
+
 def test_single_trials_simulations_and_losses_are_doubts(tmp_path: Path) -> None:
     _, said = found(
         tmp_path, TWO, repeats=1, engine="simulate", provenance="simulated", broken={0: "invalid"}

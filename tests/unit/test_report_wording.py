@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from headrace.analysis.findings import Findings, Growth, Knee, SlotsFed, Unanswered
+from headrace.analysis.findings import Estimate, Findings, Growth, Knee, SlotsFed, Unanswered
 from headrace.report import wording
 from headrace.report.answers import AnswerNumber, answers, leading
 from headrace.report.choices import choice_sentences
 from headrace.report.html import render
 from headrace.report.latex import escape, latex_text
+from headrace.report.numbers import probability
 from headrace.report.select import (
     CURVES_AT_MOST,
     DRAWN_AT_ONCE,
@@ -26,7 +27,7 @@ from headrace.report.select import (
 from headrace.report.tables import effect_row
 from headrace.report.terminal import print_report
 from headrace.report.tidy import tidy_table
-from headrace.report.wording import LevelNames
+from headrace.report.wording import LevelNames, cost_text
 from sample_findings import sample_findings
 
 
@@ -254,6 +255,34 @@ def test_a_factor_whose_interval_includes_zero_is_not_said_to_matter() -> None:
     text = printed(unseen)
     assert "no difference seen" in text and "costs 11" not in text
     assert "−20 – 34" in text, "the interval is left out"
+
+
+def test_a_cost_is_inside_the_interval_beside_it() -> None:
+    """99.77 % was written as 100 % (99.54 – 99.80)."""
+    cost = Estimate(0.9977, 0.9954, 0.9980, 6, "t", ())
+    assert cost_text(cost) == "99.77\u202f% (99.54 – 99.80)"
+    assert cost_text(replace(cost, low=None, high=None)) == "100\u202f%"
+
+
+def test_a_probability_below_one_per_cent_is_always_written_so() -> None:
+    """0.70 % stood in a column beside < 1 %."""
+    shares = (0.0, 0.007, 0.0099, 0.05, 0.985, 0.993, 1.0)
+    assert [probability(share).replace("\u202f", " ") for share in shares] == [
+        "< 1 %", "< 1 %", "< 1 %", "5.00 %", "98.5 %", "> 99 %", "> 99 %",
+    ]  # fmt: skip
+
+
+def test_combinations_that_are_not_told_apart_do_not_deny_the_effect_of_a_factor() -> None:
+    """\"64 costs 96 %\" stood beside \"no difference seen\" for the same cells."""
+    findings = sample_findings()
+    assert any(effect.seen for effect in findings.effects)
+    combined = tuple(
+        replace(each, cost=replace(each.cost, low=-0.2, high=0.5)) for each in findings.combined
+    )
+    said = choice_sentences(replace(findings, combined=combined))
+    assert "bfq instead of mq-deadline costs" in said[0]
+    assert not any("no difference seen" in sentence for sentence in said)
+    assert "the repeats of single combinations (4) do not tell their event rate apart" in said[1]
 
 
 def test_levels_that_are_not_told_apart_share_the_first_place() -> None:

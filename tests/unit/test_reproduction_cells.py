@@ -10,13 +10,14 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+import typer
 from typing_extensions import override
 
 from headrace.analysis.find import find
 from headrace.analysis.read import read
 from headrace.catalog import entry
 from headrace.catalog.load import attempt
-from headrace.cli.reproduce import simulate
+from headrace.cli.reproduce import publish_emulated, simulate
 from headrace.engine.simulate.simulator import Cores, Finished
 from headrace.errors import HeadraceError
 from headrace.library import load_study
@@ -24,6 +25,7 @@ from headrace.reproduce import MODULES
 from headrace.reproduce.assumption_tables import ASSUMPTIONS
 from headrace.reproduce.assumptions import edited
 from headrace.reproduce.cells import ObtainedCells, run_cells
+from headrace.reproduce.emulated import Emulated
 from headrace.reproduce.published import FittedParameter, Number, Published
 
 STUDY = """
@@ -197,3 +199,18 @@ def test_the_command_simulates_every_cell_of_a_study(tmp_path: Path) -> None:
 )
 def test_a_fitted_value_has_a_unit_that_suits_its_size(value: float, unit: str, text: str) -> None:
     assert FittedParameter("node: memory of a job", value, unit, "rows").text == text
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_emulated_studies_whose_trials_are_left_out_do_not_end_well(
+    as_json: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With all 32 trials invalid the exit code was 0, and a second run kept them."""
+    study = Emulated("proof-ssd", "drives", (), (), (), (), (Path("small"),))
+    publish_emulated([study], as_json, False)
+    capfd.readouterr()
+    left = replace(study, left_out=("0000-a-r0: other programs used 1.4 of 2 CPUs",))
+    with pytest.raises(typer.Exit) as ended:
+        publish_emulated([study, left], as_json, False)
+    assert ended.value.exit_code == 5
+    assert ("headrace resume small --retry-invalid" in capfd.readouterr().out) is not as_json

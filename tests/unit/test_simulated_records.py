@@ -205,6 +205,20 @@ def test_a_factor_that_no_model_knows_is_named(tmp_path: Path) -> None:
     assert said in find(read(tmp_path / "results")).warnings
 
 
+def test_jobs_that_take_longer_than_the_timeout_are_named_and_not_ended(tmp_path: Path) -> None:
+    """A simulation has no timeout; nothing said so."""
+    target = '[target.disk]\nkind = "block"\ndrive = "sata-7200-500gb"\n'
+    text = target + READ + "[plan]\nrepeats = { min = 1 }\n[run]\nslots = 2\n"
+    (tmp_path / "a").mkdir()
+    (record,) = simulated(text + 'timeout = "1 ms"\n', tmp_path / "a")
+    said = "2 jobs take longer than timeout (1 ms): a simulation ends no job"
+    assert record.validity.valid
+    assert [warning.text[: len(said)] for warning in record.validity.warnings] == [said]
+    (tmp_path / "b").mkdir()
+    (record,) = simulated(text + 'timeout = "1 h"\n', tmp_path / "b")
+    assert not record.validity.warnings
+
+
 def test_series_of_a_drive_add_up_to_its_totals_until_the_end_of_the_run(tmp_path: Path) -> None:
     target = '[target.disk]\nkind = "block"\ndrive = "sata-7200-500gb"\n'
     text = target + READ + "[plan]\nrepeats = { min = 1 }\n[run]\nslots = 3\n"

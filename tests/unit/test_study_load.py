@@ -2,13 +2,16 @@
 
 import os
 import pwd
+import re
 from pathlib import Path
 
 import jsonschema
 import pytest
 
+from headrace.cli.validate import validate
 from headrace.document import parse_document
 from headrace.errors import StudyError
+from headrace.library import load_study
 from headrace.plan.order import make_plan
 from headrace.study import Study, load_study_text
 from headrace.study.first import first_study
@@ -146,6 +149,12 @@ def test_a_factor_that_means_nothing_to_a_cell_does_not_multiply_it() -> None:
         ("events = 1000", "events = true", 14, "must be a whole number (given: true)"),
         ("slots = [1, 2]", "slots = [true, 2]", 17, "must be a whole number (given: true)"),
         ("[factors]", "[run]\ntimeout = true\n[factors]", 16, "timeout: "),
+        (
+            'size = "1 GB"',
+            'size = "1 GB"\nqueue_depth = 1_000_000_000_000',
+            11,
+            "target.image.queue_depth: is too large (given: 1000000000000); allowed: at most 65536",
+        ),
         ("[factors]", '[run]\nmemory_limit = "0 GB"\n[factors]', 16, "at least 2 MiB"),
         ("[factors]", '[target.""]\nkind = "path"\n[factors]', 15, "its name is empty"),
         ("[workload.scan]", '[workload."a\\u001b"]', 12, "that cannot be printed"),
@@ -361,3 +370,32 @@ def test_what_no_service_has_is_refused(table: str, words: str) -> None:
     )
     found = problems(study + table)
     assert any(words in text for text in found), found
+
+
+@pytest.mark.parametrize(
+    ("repeats", "said"),
+    [
+        ("min = 3, max = 9", "max = 9 has no effect without interval"),
+        ("min = 3, interval = 0.1", "interval has no effect without max"),
+        ("min = 3, max = 3", ""),
+        ("min = 3, max = 9, interval = 0.1", ""),
+    ],
+)
+def test_repeats_that_have_no_effect_are_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], repeats: str, said: str
+) -> None:
+    """A study with a maximum alone had its fewest repeats, without a word."""
+    file = tmp_path / "study.toml"
+    file.write_text(GOOD + f"[plan]\nrepeats = {{ {repeats} }}\n", encoding="utf-8")
+    validate(file)
+    told = " ".join(capfd.readouterr().err.split())
+    assert said in told if said else not told
+
+
+def test_a_unit_for_a_metric_is_answered_by_the_metrics(tmp_path: Path) -> None:
+    """The message was a regular expression."""
+    file = tmp_path / "study.toml"
+    file.write_text(GOOD + '[report]\nmetric = "wh/job"\n', encoding="utf-8")
+    said = "report.metric: unknown metric (given: wh/job); allowed: bytes_per_s, throughput"
+    with pytest.raises(StudyError, match=re.escape(said)):
+        load_study(file)

@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from headrace.cli._console import out
+from headrace.cli._notes import print_notes
 from headrace.labels import plain
 from headrace.units import format_amount, format_seconds
 
@@ -58,6 +59,7 @@ def plan(
         )
     for text in guess.needs_root:
         out.print(f"  needs root: {text}")
+    print_notes(loaded.study.plan_options.repeats.notes)
     for text in guess.warnings:
         out.print(f"  [yellow]{escape(text)}[/yellow]")
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -17,10 +17,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from headrace.cli._console import err, out
 from headrace.cli._on import On
 from headrace.cli._output_files import check_page
-from headrace.errors import FileProblem, StudyError, as_word
+from headrace.errors import ExitCode, FileProblem, StudyError, as_word
 from headrace.units import format_share
 
 if TYPE_CHECKING:
+    from headrace.reproduce.emulated import Emulated
     from headrace.reproduce.published import Reproduced
     from headrace.reproduce.study import StudyModule
 
@@ -181,12 +182,11 @@ def simulate(modules: Sequence[StudyModule], threads: int, on: str) -> list[Repr
 def _emulate(studies: list[str], records: Path, as_json: bool, every: bool) -> None:
     from headrace.cli._progress import Display
     from headrace.library import load_study, resume
-    from headrace.reproduce.emulated import as_json as make_json
     from headrace.reproduce.emulated import chosen_small, emulated, paths
     from headrace.system.stopping import stopping_on_signals
 
     stop = threading.Event()
-    found: list[Any] = []
+    found: list[Emulated] = []
     with (
         stopping_on_signals(stop),
         tempfile.TemporaryDirectory(prefix="headrace-simulated-") as place,
@@ -203,18 +203,27 @@ def _emulate(studies: list[str], records: Path, as_json: bool, every: bool) -> N
                     else:
                         measured.append(loaded.run(folder, observer=display, stop=stop))
             found.append(emulated(each, simulated, measured))
+    publish_emulated(found, as_json, every)
+
+
+def publish_emulated(found: Sequence[Emulated], as_json: bool, every: bool) -> None:
+    """Print the results. Exits as `headrace run` does if measured trials are left out."""
+    from headrace.reproduce.emulated import as_json as make_json
+
     if as_json:
         typer.echo(json.dumps(make_json(found), indent=1))
-        return
-    for result in found:
-        _show_emulated(result, every)
+    else:
+        for result in found:
+            _show_emulated(result, every)
+    if any(result.left_out for result in found):
+        raise typer.Exit(int(ExitCode.INVALID_TRIALS))
 
 
 ROWS = 60
 """Number of table rows shown without --numbers."""
 
 
-def _show_emulated(result: Any, every: bool) -> None:
+def _show_emulated(result: Emulated, every: bool) -> None:
     from headrace.report.text_table import TextTable
 
     out.rule(f"{result.id}: {result.title}")
@@ -249,6 +258,9 @@ def _show_emulated(result: Any, every: bool) -> None:
         )
         for text in result.left_out if every else result.left_out[:8]:
             out.print(f"  {escape(text)}", highlight=False)
+        for path in result.results:
+            again = f"headrace resume {as_word(path)} --retry-invalid"
+            out.print(f"To run them again: {again}", highlight=False)
     for path in result.results:
         out.print(
             f"records: {path} (headrace report {as_word(path)})", style="dim", highlight=False

@@ -10,6 +10,7 @@ import typer
 
 from headrace.cli._finish import finish
 from headrace.cli._monitoring import OpenMetrics, OpenMetricsFile, PushGateway
+from headrace.cli._notes import print_notes
 
 
 def run(
@@ -43,6 +44,7 @@ def run(
     from headrace.system.stopping import stopping_on_signals
 
     loaded = load_study(study, forced_devices=force_device or [])
+    print_notes(loaded.study.plan_options.repeats.notes)
     root = results or default_results(study)
     stop = threading.Event()
     options = MonitoringOptions(openmetrics, openmetrics_file, push_gateway)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli._finish import finish
+from headrace.cli._notes import print_notes
 from headrace.cli._on import On
 
 
@@ -35,6 +36,7 @@ def simulate(
     from headrace.system.stopping import stopping_on_signals
 
     loaded = load_study(study, site=site)
+    print_notes(loaded.study.plan_options.repeats.notes)
     root = results or default_results(study)
     stop = threading.Event()
     with stopping_on_signals(stop), finish(root) as ending:

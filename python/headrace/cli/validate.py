@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli._console import out
+from headrace.cli._notes import print_notes
 
 
 def validate(
@@ -42,3 +43,4 @@ def validate(
     )
     words = ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts)
     out.print(f"{study} is good: {words}", markup=False)
+    print_notes(loaded.study.plan_options.repeats.notes)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from headrace.analysis.metrics import valid_trials
 from headrace.analysis.read import Records
-from headrace.decision.costs import PERFORMANCE, Activity, Costs, costs_of
+from headrace.decision.costs import PERFORMANCE, Activity, Costs, copies_written, costs_of
 from headrace.decision.offers import Offers
 from headrace.errors import RefusedError, UsageError
 from headrace.metrics import less_is_better, metric_of
@@ -409,11 +409,15 @@ def _candidate(
             [{name: np.array([v]) for name, v in each.items()} for each in points], weights
         ).items()
     }
-    activity = _activity(cell, mix, point)
+    activity = _activity(cell, mix, point, copies_written(inventory))
     costs = costs_of(inventory, cell.target, activity, offers)
     for name, value in {**costs.values, "slots": cell.slots, "nodes": cell.nodes}.items():
         point[name] = float(value)
         draws[name] = np.full(random.draws, float(value))
+    rate = next((each for each in ("events_per_s", "asked_bytes_per_s") if point.get(each)), None)
+    if rate is not None and "wear_years" in point:
+        # Bytes are written as fast as events are processed.
+        draws["wear_years"] *= point[rate] / np.maximum(draws[rate], 1e-12)
     for name, (metric, unit) in PERFORMANCE.items():
         if name in costs.values and metric in draws:
             draws[name] = costs.values["price"] / np.maximum(draws[metric] / unit, 1e-12)
@@ -535,13 +539,16 @@ def _sum(values: Sequence[Draws]) -> Draws:
     return np.sum(values, axis=0)
 
 
-def _activity(cell: _Cell, mix: Mapping[str, float], point: Mapping[str, float]) -> Activity:
+def _activity(
+    cell: _Cell, mix: Mapping[str, float], point: Mapping[str, float], copies: float
+) -> Activity:
+    """Return what jobs do to the hardware. `copies`: bytes stored per byte that they write."""
     times = _times(cell, mix)
     written: list[tuple[float, float]] = []
     held = False
     for name in mix:
         counted = [
-            (row["device_bytes_written"], row["bytes_written"], row["last_done_s"])
+            (row["device_bytes_written"], copies * row["bytes_written"], row["last_done_s"])
             for row in cell.rows[name][1]
             if row["last_done_s"] and not math.isnan(row["device_bytes_written"])
         ]

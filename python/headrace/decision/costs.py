@@ -352,8 +352,7 @@ def _exposure(items: Inventory, offers: Offers, put: Put) -> None:
         afr, size = offer.failures_per_year or 0.0, _size(item.name, offers) or item.size_bytes or 0
         hosts = machines.get(item.host, 1)
         one = max(1, item.count // hosts)
-        raw = hosts * drives_of_data(item.raid_level, one) * (item.size_bytes or size)
-        group = group_of(item.raid_level, hosts, one, round(raw / (item.usable_bytes or raw), 6))
+        group = group_of(item.raid_level, hosts, one, _copies(item, hosts, item.size_bytes or size))
         if group is None:
             why = "copies of redundant arrays and erasure coding are not modelled"
         elif group.fatal and offer.rebuild_rate is None:
@@ -366,6 +365,32 @@ def _exposure(items: Inventory, offers: Offers, put: Put) -> None:
     put("losses_per_year", None if why else losses, why)
     none = why or "nothing is rebuilt: the drives hold neither copies nor parity"
     put("rebuild_failure", None if why or not meanwhile else max(meanwhile), none)
+
+
+def _copies(item: InventoryItem, hosts: int, size: int) -> float:
+    """Return the bytes that drives of this size store per byte of data, before RAID."""
+    one = max(1, item.count // hosts)
+    raw = hosts * drives_of_data(item.raid_level, one) * size
+    return round(raw / (item.usable_bytes or raw or 1), 6)
+
+
+def copies_written(items: Inventory) -> float:
+    """Return the bytes that all drives together are given per byte that jobs write, before RAID.
+
+    1 for drives of this machine: a directory on a part of a drive is no copy.
+    """
+    machines = {each.host: each.count for each in items if each.part != "drive"}
+    stated = [
+        each
+        for each in items
+        if each.part == "drive" and each.source != "device" and each.usable_bytes
+    ]
+    copies = [
+        _copies(each, machines.get(each.host, 1), each.size_bytes)
+        for each in stated
+        if each.size_bytes
+    ]
+    return max(1.0, *copies) if copies else 1.0
 
 
 def _years(offers: Offers, values: dict[str, float], unknown: dict[str, str]) -> None:

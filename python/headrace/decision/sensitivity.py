@@ -83,20 +83,28 @@ def changes(inputs: DecisionInputs, choice: Choice) -> tuple[Change, ...]:
 
     if offers.electricity is not None and _matters(inputs.wishes, ("cost",)):
         found.append(
-            _first(lead, "electricity price", lambda f: with_offers(_electricity(offers, f)))
+            _first(
+                lead,
+                "an electricity price",
+                f"{offers.currency} per kWh",
+                offers.electricity.price,
+                lambda f: with_offers(_electricity(offers, f)),
+            )
         )
     if any(quantity.unit == "currency" for quantity in inputs.wishes.quantities):
         used = {
-            (part.what, part.name)
+            (part.what, part.name): part.each
             for each in choice.judged
             for part in each.candidate.costs.parts
-            if part.each is not None
+            if part.each
         }
-        for what, name in sorted(used):
+        for (what, name), each in sorted(used.items()):
             found.append(
                 _first(
                     lead,
-                    f"price of {what} {name}",
+                    "a price",
+                    f"{offers.currency} for the {what} {name}",
+                    each,
                     lambda f, what=what, name=name: with_offers(_offer(offers, what, name, f)),
                 )
             )
@@ -111,14 +119,24 @@ def _matters(wishes: Wishes, names: Sequence[str]) -> bool:
     return any(quantity.name in names for quantity in wishes.quantities)
 
 
-def _first(lead: str, what: str, decided: Callable[[float], Choice]) -> Change | None:
+def _first(
+    lead: str, what: str, unit: str, price: float, decided: Callable[[float], Choice]
+) -> Change | None:
     """Return the smallest of the factors, up or down, that makes another one lead."""
     for factor in FACTORS:
         for each, text in ((factor, f"× {factor:g}"), (1 / factor, f"÷ {factor:g}")):
             now = decided(each).leading
             if now is None or now.candidate.key != lead:
-                return Change(f"{what} {text}", "" if now is None else now.candidate.key)
+                changed = f"{what} of {_money(price * each)} {unit} instead of {_money(price)}"
+                return Change(f"{changed} ({text})", "" if now is None else now.candidate.key)
     return None
+
+
+def _money(value: float) -> str:
+    """Return a price with three significant digits or more: `0.225`, `209.98`, `4000`."""
+    digits = 2 if value >= 1 else 2 - math.floor(math.log10(value))
+    text = f"{value:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _electricity(offers: Offers, factor: float) -> Offers:
@@ -176,7 +194,9 @@ def _mixes(lead: str, inputs: DecisionInputs, basis: Basis) -> list[Change | Non
             mixed = replace(inputs, shares={name: share, **others})
             now = mixed.decide(FEW_DRAWS).leading
             if now is not None and now.candidate.key != lead:
-                found.append(Change(f"{share * 100:g} % of {name}", now.candidate.key))
+                found.append(
+                    Change(f"{share * 100:g} % of the events of {name}", now.candidate.key)
+                )
                 break
     return found
 
@@ -199,7 +219,7 @@ def _slots(choice: Choice) -> Change | None:
             first.setdefault(each.candidate.slots, each.candidate)
     for slots in sorted(first, key=lambda slots: abs(math.log(slots / lead.slots))):
         if first[slots].storage != lead.storage:
-            number = f"{slots} slot{'' if slots == 1 else 's'} per node"
+            number = f"{slots} slot{'' if slots == 1 else 's'} per node instead of {lead.slots}"
             return Change(number, first[slots].key)
     return None
 
@@ -210,23 +230,54 @@ def _nodes(choice: Choice, inputs: DecisionInputs) -> Change | None:
     The best configurations of the storages within the limits are simulated. Limits are not applied:
     those of price and power hold for the number of nodes that was asked for.
     """
-    leads = _best_by_storage(choice)[:STORAGES_AT_NODES]
+    leads = [each.candidate for each in _best_by_storage(choice)[:STORAGES_AT_NODES]]
     if inputs.at_nodes is None or len(leads) < 2 or not inputs.wishes.want.of_records:
         return None
-    keys = {_name_of(each.candidate): each.candidate for each in leads}
     for factor in (2, 4):
-        nodes = leads[0].candidate.nodes * factor
-        sets = inputs.at_nodes([each.candidate.configuration for each in leads], nodes)
-        if not sets:
+        nodes = leads[0].nodes * factor
+        first = _leads_at_nodes(leads, nodes, inputs)
+        if first is None:
             return None
-        wishes = replace(inputs.wishes, limits=())
-        scaled = replace(inputs, sets=sets, wishes=wishes).decide(FEW_DRAWS)
-        first = None if scaled.leading is None else _name_of(scaled.leading.candidate)
-        if first is None or first not in keys:
-            return None
-        if keys[first].storage != leads[0].candidate.storage:
-            return Change(f"{nodes} nodes", keys[first].key)
+        if first.storage == leads[0].storage:
+            continue
+        # With more nodes another number of slots may be the best of a storage.
+        both = (first.storage, leads[0].storage)
+        every = [
+            each.candidate
+            for each in choice.judged
+            if each.within and each.candidate.storage in both
+        ]
+        first = _leads_at_nodes(every, nodes, inputs, shown_over=leads[0].storage)
+        if first is not None and first.storage != leads[0].storage:
+            return Change(f"{nodes} nodes instead of {leads[0].nodes}", first.key)
     return None
+
+
+def _leads_at_nodes(
+    candidates: Sequence[Candidate], nodes: int, inputs: DecisionInputs, shown_over: str = ""
+) -> Candidate | None:
+    """Return which of these configurations leads with another number of nodes, None where that
+    cannot be simulated.
+
+    `shown_over`: a storage. None also where the repeats do not show the leading configuration
+    better than each one of it: chance must not look like an effect of the nodes.
+    """
+    if inputs.at_nodes is None:
+        return None
+    sets = inputs.at_nodes([each.configuration for each in candidates], nodes)
+    if not sets:
+        return None
+    # Of all storages the error of the model is that of the answer: only the nodes differ.
+    wishes = replace(inputs.wishes, limits=())
+    alone = replace(inputs, sets=sets, wishes=wishes, model_error=0.0)
+    scaled = alone.decide(DRAWS if shown_over else FEW_DRAWS)
+    named = {_name_of(each): each for each in candidates}
+    if scaled.leading is None or _name_of(scaled.leading.candidate) not in named:
+        return None
+    alike = {_name_of(each.candidate) for each in scaled.judged if each.alike}
+    if any(_name_of(each) in alike for each in candidates if each.storage == shown_over):
+        return None
+    return named[_name_of(scaled.leading.candidate)]
 
 
 def _name_of(candidate: Candidate) -> tuple[str, str, str]:
@@ -267,4 +318,4 @@ def _how(judged: JudgedConfiguration) -> str:
         return "measure it, on an emulated drive if you have none (headrace run)"
     if candidate.single:
         return "measure it again: it has one trial of a workload"
-    return "more repeats of it"
+    return "run more repeats of it"

@@ -52,7 +52,7 @@ _OWN: dict[str, Quantity] = {
     "energy": Quantity("energy_wh_per_year", "energy per year", "Wh", True),
     "co2": Quantity("co2_g_per_year", "emissions per year", "g", True),
     "space": Quantity("rack_units", "rack units", "U", True),
-    "life": Quantity("wear_years", "years until rated endurance is written", "y", False),
+    "life": Quantity("wear_years", "life of the drives by their rated endurance", "y", False),
     "failures": Quantity("drive_failures_per_year", "drive failures per year", "1/y", True),
     "rebuild": Quantity("rebuild_failure", "failure during a rebuild", "share", True),
     "losses": Quantity("losses_per_year", "data losses per year", "1/y", True),

@@ -42,7 +42,11 @@ def choice_sentences(findings: Findings) -> list[str]:
     costs before smaller ones.
     """
     nouns = {curve.workload: axis_noun(curve) for curve in findings.curves}
-    statements = [_combined(each, nouns.get(each.workload, "slot")) for each in findings.combined]
+    seen = {(each.workload, each.metric) for each in findings.effects if each.seen}
+    statements = [
+        _combined(each, nouns.get(each.workload, "slot"), (each.workload, each.metric) in seen)
+        for each in findings.combined
+    ]
     names = LevelNames.of(findings)
     groups: dict[tuple[str, str], list[FactorEffect]] = {}
     for effect in findings.effects:
@@ -123,7 +127,9 @@ def combination_names(combined: Combined) -> tuple[str, str]:
     )
 
 
-def _combined(combined: Combined, noun: str) -> _Statement:
+def _combined(combined: Combined, noun: str, factors_seen: bool) -> _Statement:
+    """Return a statement about all combinations of levels. `factors_seen`: whether the effect of a
+    factor alone is seen, for which all trials are used."""
     where = f" on {combined.target}" if combined.target else ""
     about = f"{combined.workload}{where} at {plural(combined.slots, noun)}"
     title = show(combined.metric).within
@@ -134,6 +140,12 @@ def _combined(combined: Combined, noun: str) -> _Statement:
         )
         return _Statement(text, False, True, 0.0)
     if not combined.seen:
+        if factors_seen:
+            text = (
+                f"For {about}, the repeats of single combinations ({combined.cells}) do not tell "
+                f"their {title} apart; the effect of a factor, over all trials, is seen."
+            )
+            return _Statement(text, False, True, 0.0)
         said = detectable_text(combined.detectable)
         text = (
             f"For {about}, no difference seen in the {title} of {combined.cells} "

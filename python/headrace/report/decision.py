@@ -117,7 +117,7 @@ def headline(answer: DecisionAnswer) -> str:
         others = [each.candidate.key for each in choice.alike]
         named = "; ".join(others[:3]) + (f"; and {len(others) - 3} more" if len(others) > 3 else "")
         return (
-            f"The data show no difference in {wanted.title} between {lead.key} ({value}) and "
+            f"The data do not tell apart, by {wanted.title}, {lead.key} ({value}) and "
             f"{plural(len(others), 'other configuration')}: {named}."
         )
     within = " within the limits" if choice.wishes.limits else ""

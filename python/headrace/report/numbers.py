@@ -75,9 +75,9 @@ def interval_text(estimate: Estimate, shown: ShownMetric) -> str:
 
 def probability(share: float) -> str:
     """Return a share of random draws as a probability; never certainty, which draws cannot show."""
-    if share > 0.995:
+    if share > 0.99:
         return f">{NARROW_SPACE}99{NARROW_SPACE}%"
-    return f"<{NARROW_SPACE}1{NARROW_SPACE}%" if share < 0.005 else percent(share, 3)
+    return f"<{NARROW_SPACE}1{NARROW_SPACE}%" if share < 0.01 else percent(share, 3)
 
 
 def probability_words(share: float) -> str:

@@ -58,8 +58,9 @@ def recommendation(findings: Findings) -> Recommendation | None:
     answer = _leading(findings)
     if answer is None:
         return None
-    curve, metric = answer.best, main_metric(findings, answer.workload)
-    mine = _of_workload(findings, curve)
+    metric = main_metric(findings, answer.workload)
+    mine = _of_workload(findings, answer.best)
+    curve = _feeding_most(answer.best, mine)
     return Recommendation(
         action=_action(curve, mine, metric),
         reason=_reason(findings, curve, mine, metric),
@@ -95,6 +96,15 @@ def _of_workload(findings: Findings, curve: Curve) -> list[Curve]:
         if each.workload == curve.workload and each.points:
             found.setdefault(family_of(each), each)
     return list(found.values())
+
+
+def _feeding_most(best: Curve, mine: list[Curve]) -> Curve:
+    """Return the curve that feeds the most slots, of the best one and those that share the first
+    rank with it: where no difference in the rate is seen, the job efficiency decides."""
+    if best.rank != 1 or not best.alike:
+        return best
+    first = [each for each in mine if each.rank == 1 and each.provenance == best.provenance]
+    return max(first, key=_slots, default=best)
 
 
 def _action(curve: Curve, mine: list[Curve], metric: str | None) -> str:

@@ -22,7 +22,7 @@ from headrace.analysis.findings import (
 from headrace.labels import plain
 from headrace.metrics import less_is_better
 from headrace.metrics.shown import ShownMetric
-from headrace.report.numbers import interval_text, percent
+from headrace.report.numbers import NARROW_SPACE, interval_text, percent, value_text
 
 LEDGER_TITLES = {
     "on_cpu": "On CPU",
@@ -253,10 +253,12 @@ def knee_text(found: Knee | Growth, at: int, noun: str) -> str:
 
 
 def cost_text(cost: Estimate) -> str:
-    """Return a cost with its interval: `13 % (9.9 – 15.9)`."""
+    """Return a cost with its interval: `12.9 % (9.9 – 15.9)`, as exact as each other."""
     shown = ShownMetric("cost_of_wrong", "Cost of the wrong choice", "%", 0.01)
     interval = interval_text(cost, shown)
-    return percent(cost.value) + (f" ({interval})" if interval else "")
+    if not interval:
+        return percent(cost.value)
+    return f"{value_text(cost, shown)}{NARROW_SPACE}% ({interval})"
 
 
 def detectable_text(detectable: float | None) -> str:

@@ -48,7 +48,7 @@ class Repeats(Section):
         description="repeats of every cell; at least 3 for an interval, 6 for the interval of a "
         "median",
     )
-    max: int | None = Field(None, ge=1, description="repeats at most; `min` when not given")
+    max: int | None = Field(None, ge=1, description="repeats at most, with `interval`")
     interval: float | None = Field(
         None,
         gt=0,
@@ -65,6 +65,22 @@ class Repeats(Section):
         if self.statistic == "median" and self.min < 6:
             raise ValueError(f"the interval of a median needs min >= 6 (given {self.min})")
         return self
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What has no effect. Studies stored with results of 0.1 may have it: no problem."""
+        if self.interval is None and self.max not in (None, self.min):
+            return (
+                f"[plan] repeats: max = {self.max} has no effect without interval, so every cell "
+                f"has {self.min} repeats; interval = 0.05 repeats a cell until its interval is "
+                "that share of its rate",
+            )
+        if self.interval is not None and self.max is None:
+            return (
+                "[plan] repeats: interval has no effect without max, the most repeats of a cell, "
+                f"so every cell has {self.min} repeats",
+            )
+        return ()
 
     @property
     def most(self) -> int:
@@ -312,7 +328,6 @@ class ReportOptions(Section):
 
     metric: str | None = Field(
         None,
-        pattern="^[a-z][a-z0-9_]*$",
         description="what 'best' means: any metric, such as events_per_s, efficiency, "
         "energy_wh_per_job or events_per_s_per_eur, or bytes_per_s, throughput, iops; events/s, or "
         "bytes/s for a workload without events, when not given",

@@ -38,7 +38,7 @@ from headrace.targets.local import LocalTarget, of_node
 from headrace.targets.queue_settings import NAMES, QueueSettings
 from headrace.targets.releasing import release_all
 from headrace.targets.scenario import keeps_data
-from headrace.units import MOST_DRIVES, Bytes, format_bytes
+from headrace.units import MOST_DRIVES, MOST_QUEUED, Bytes, format_bytes
 
 Words = str | list[str]
 """Options as a study states them, for its schema: the loader divides text."""
@@ -143,7 +143,7 @@ class BlockOptions(TargetOptions):
         None, description="I/O scheduler; the kernel's default when not given"
     )
     queue_depth: int | None = Field(
-        None, ge=1, description="requests that the device takes at once"
+        None, ge=1, le=MOST_QUEUED, description="requests that the device takes at once"
     )
     read_ahead: Bytes | None = Field(None, description="read-ahead of the file system")
 

@@ -14,7 +14,7 @@ from headrace.raid import MOST_CHUNK_BYTES, SMALLEST_CHUNK_BYTES, RaidLevel, che
 from headrace.refusals import meant
 from headrace.site import RaidTuning
 from headrace.targets.server_options import ServerOptions
-from headrace.units import MOST_DRIVES, MOST_HOSTS, Bytes
+from headrace.units import MOST_DRIVES, MOST_HOSTS, MOST_QUEUED, Bytes
 
 Scheduler = Literal[
     "noop",
@@ -108,7 +108,9 @@ class Export(BaseModel):
     read_ahead: Bytes | None = Field(
         None, description="read-ahead of the filesystem; 128 KiB when not given"
     )
-    queue_depth: int | None = Field(None, ge=1, description="requests that a drive gets at once")
+    queue_depth: int | None = Field(
+        None, ge=1, le=MOST_QUEUED, description="requests that a drive gets at once"
+    )
 
     @field_validator("filesystem")
     @classmethod

@@ -30,7 +30,7 @@ from headrace.targets import (
 from headrace.targets.local import LocalTarget, of_node
 from headrace.targets.queue_settings import NAMES, QueueSettings
 from headrace.targets.releasing import release_all
-from headrace.units import Bytes, format_bytes
+from headrace.units import MOST_QUEUED, Bytes, format_bytes
 
 State = Literal["whole", "degraded", "rebuilding"]
 
@@ -60,7 +60,7 @@ class KernelRaidOptions(TargetOptions):
     mount: tuple[str, ...] = Field((), description="mount options")
     scheduler: str | None = Field(None, description="I/O scheduler of the drives")
     queue_depth: int | None = Field(
-        None, ge=1, description="requests that each drive takes at once"
+        None, ge=1, le=MOST_QUEUED, description="requests that each drive takes at once"
     )
     read_ahead: Bytes | None = Field(None, description="read-ahead of the file system")
 

@@ -23,7 +23,7 @@ from headrace.targets.local import LocalTarget, of_node
 from headrace.targets.queue_settings import NAMES, QueueSettings
 from headrace.targets.releasing import release_all
 from headrace.targets.server_options import ServerOptions
-from headrace.units import Bytes
+from headrace.units import MOST_QUEUED, Bytes
 
 
 class PathOptions(ServerOptions):
@@ -52,7 +52,7 @@ class PathOptions(ServerOptions):
         None, description="I/O scheduler of the disks behind it (needs root)"
     )
     queue_depth: int | None = Field(
-        None, ge=1, description="requests that each disk takes at once (needs root)"
+        None, ge=1, le=MOST_QUEUED, description="requests that each disk takes at once (needs root)"
     )
     read_ahead: Bytes | None = Field(None, description="read-ahead of the file system (needs root)")
 

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from headrace.system.setting_names import NAMES
 from headrace.targets import TargetOptions
-from headrace.units import Bytes
+from headrace.units import MOST_QUEUED, Bytes
 
 PREFIX = "server_"
 SERVER_SETTINGS = frozenset(PREFIX + name for name in NAMES)
@@ -43,7 +43,10 @@ class ServerOptions(TargetOptions):
         None, description="I/O scheduler of the servers' disks (needs root there)"
     )
     server_queue_depth: int | None = Field(
-        None, ge=1, description="requests that each disk of the servers takes at once (needs root)"
+        None,
+        ge=1,
+        le=MOST_QUEUED,
+        description="requests that each disk of the servers takes at once (needs root)",
     )
     server_read_ahead: Bytes | None = Field(
         None, description="read-ahead of the servers' file systems (needs root there)"

@@ -75,18 +75,19 @@ def scaled(records: Records, nodes: int) -> Records:
 def scaled_configurations(
     sets: Sequence[Records], configurations: Collection[str], nodes: int
 ) -> list[Records]:
-    """Return some configurations (`configuration_of`), one trial of each workload, with this number
-    of nodes; none where one of them cannot be simulated."""
+    """Return the valid trials of some configurations (`configuration_of`) with this number of
+    nodes; none where one of them cannot be simulated."""
     found: list[Records] = []
     for records in sets:
         rows: list[dict[str, Any]] = records.trials.to_dict("records")
-        wanted: dict[tuple[str, str], int] = {}
-        for place, row in enumerate(rows):
-            if row["valid"] and configuration_of(row) in configurations:
-                wanted.setdefault((configuration_of(row), str(row["workload"])), place)
+        wanted = [
+            place
+            for place, row in enumerate(rows)
+            if row["valid"] and configuration_of(row) in configurations
+        ]
         if not wanted:
             continue
-        some: Any = records.trials.iloc[sorted(wanted.values())].reset_index(drop=True)
+        some: Any = records.trials.iloc[wanted].reset_index(drop=True)
         try:
             made = scaled(replace(records, trials=some), nodes)
         except HeadraceError:

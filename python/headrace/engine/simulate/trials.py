@@ -129,7 +129,7 @@ class PreparedTrial:
             _environment(),
             self._inventory,
             self._holding,
-            self._not_modelled(),
+            [*self._not_modelled(), *self._longer_than_timeout(rows)],
         )
         block = block_series(values)
         activity = of_simulation(rows, block)
@@ -169,6 +169,18 @@ class PreparedTrial:
             if self.trial.levels.get(factor) is not None
         ]
         return alike if said is None else [said, *alike]
+
+    def _longer_than_timeout(self, rows: list[JobRow]) -> list[str]:
+        """Return what to say of jobs that take longer than the `timeout` that the study gives."""
+        run = self.resolved.run
+        longer = sum(row["wall_s"] > run.timeout for row in rows)
+        if not longer or "timeout" not in run.model_fields_set:
+            return []
+        took = "1 job takes" if longer == 1 else f"{longer} jobs take"
+        return [
+            f"{took} longer than timeout ({format_seconds(run.timeout)}): a simulation ends no "
+            "job, and a measured one would be recorded as hung"
+        ]
 
     def _inventory(self, nodes: int) -> Inventory:
         if nodes not in self._inventories:
