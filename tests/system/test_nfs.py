@@ -230,9 +230,9 @@ def test_a_server_that_is_there_already_is_mounted(context: TargetContext, tmp_p
         settings = nfs.ClientSettings(
             cluster["nas-0"].address, str(export), str(mine), mount_port=nfs.MOUNT_PORT
         )
-        unmount = nfs.mount_nfs(context.journal, node, settings, "fuse", tmp_path / "log")
+        mount = nfs.mount_nfs(context.journal, node, settings, "fuse", tmp_path / "log")
         assert (mine / "there").read_text() == "before us"
-        unmount()
+        mount.unmount()
         assert not os.path.ismount(mine)
 
 

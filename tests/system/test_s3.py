@@ -5,7 +5,11 @@ Credentials and addresses that are wrong.
 
 from __future__ import annotations
 
+import ssl
+import subprocess
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -124,6 +128,32 @@ def test_who_is_refused(context: TargetContext, monkeypatch: pytest.MonkeyPatch)
             try_writing("s3://headrace", node, within, wrong)
         with pytest.raises(HeadraceError, match=r"(?i)bucket"):
             try_writing("s3://no-such-bucket", node, within, location.environment)
+
+
+def test_a_certificate_that_no_authority_signed(
+    context: TargetContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    made_by = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*made_by, *files], check=True, capture_output=True)
+    secure = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    secure.load_cert_chain(certificate, key)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    server.socket = secure.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        endpoint = f"https://127.0.0.1:{server.server_port}"
+        with pytest.raises(HeadraceError, match="CERTIFICATE_VERIFY_FAILED") as caught:
+            made("s3", endpoint=endpoint, bucket="data", patience="5 s").prepare(context)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert "AWS_CA_BUNDLE" in (caught.value.hint or "")
 
 
 def test_options() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -154,6 +155,61 @@ def test_a_server_that_is_killed_costs_one_trial(tmp_path: Path) -> None:
     assert "resume results --retry-invalid" in " ".join(said.split())
     assert "ended" not in str(trials[1]["validity"]["reasons"])
     nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("target", "program", "said"),
+    [
+        ("servers = 2\nreplicas = 2", "--brick-name", "server nas-. lost its brick"),
+        pytest.param(
+            "servers = 1", "--brick-name", "server nas-. lost its brick", marks=pytest.mark.heavy
+        ),
+        ("servers = 1", "--volfile-server", "the client on node-0 ended .killed by SIGKILL."),
+        pytest.param(
+            None,
+            "nfs_fuse",
+            "the client on node-0 ended .killed by SIGKILL.",
+            marks=pytest.mark.heavy,
+        ),
+    ],
+    ids=["brick-with-a-copy", "brick", "client", "nfs-client"],
+)
+def test_a_brick_or_client_that_is_killed_costs_one_trial(
+    tmp_path: Path, target: str | None, program: str, said: str
+) -> None:
+    """Bricks are no processes of a volume's first server, and what has copies is still read."""
+    study = STUDY.replace('"2 GiB"', '"32 MiB"').replace(
+        "[run]", "[plan]\nrepeats = { min = 2 }\n[run]"
+    )
+    if target is not None:
+        gluster = f'kind = "glusterfs"\nbricks = {{ size = "256 MiB" }}\n{target}'
+        study = study.replace('kind = "nfs"', gluster)
+    run = started(tmp_path, study)
+    try:
+        os.kill(_first_process(tmp_path, program), signal.SIGKILL)
+        shown, _ = run.communicate(timeout=400)
+    finally:
+        end(run, tmp_path)
+    assert run.returncode == 5 and "Traceback" not in shown, shown
+    trials = [
+        json.loads((folder / "trial.json").read_bytes())
+        for folder in sorted((tmp_path / "results" / "trials").iterdir())
+    ]
+    lost = {reason["code"]: reason["text"] for reason in trials[0]["validity"]["reasons"]}
+    assert re.fullmatch(f"{said} while jobs ran", lost.get("node-lost", "")), trials[0]["cause"]
+    assert trials[1]["status"] == "done"
+    assert "resume results --retry-invalid" in " ".join(shown.split())
+    nothing_left(tmp_path)
+
+
+def _first_process(place: Path, word: str) -> int:
+    return min(
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit()
+        and word.encode() in (line := command_line(entry))
+        and str(place).encode() in line
+    )
 
 
 def command_line(entry: Path) -> bytes:

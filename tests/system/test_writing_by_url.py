@@ -109,6 +109,8 @@ def check_stream(trial: dict[str, Any]) -> None:
     if "start-spread" not in {each["code"] for each in trial["validity"]["reasons"]}:
         assert results["started_within_s"] < 0.5
     assert results["parent_rate_bytes_per_s"] <= 1.01 * results["rate_bytes_per_s"]
+    served = trial["sums"]["bytes_served"]
+    assert served >= moved["read"], "clients that read by recv, whose bytes no counter of files has"
     # It crossed the links of both nodes.
     nodes = [trial["probes"]["network"][node] for node in ("node-0", "node-1")]
     assert sum(node["bytes_received"] for node in nodes) > moved["read"]

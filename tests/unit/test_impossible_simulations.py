@@ -224,6 +224,40 @@ def test_a_profile_with_a_file_that_nothing_can_hold_is_not_simulated(tmp_path: 
     assert "its files 'sparse' have 16 TiB; allowed: files of 16.0 TB at most" in said
 
 
+SMALL = """kind = "ssd"
+capacity_bytes = 16_000_000
+link_bytes_per_s = 285e6
+queue_depth = 32
+spare_ratio = 0.28
+write_buffer_bytes = 1_048_576
+controller = { read_overhead_us = 15.0, write_overhead_us = 15.0, read_iops_max = 50_000.0, \
+write_iops_max = 50_000.0 }
+flash = { channels = 1, dies_per_channel = 1, planes = 2, page_bytes = 4096, \
+pages_per_block = 16, read_us = 50.0, program_us = 480.0, erase_us = 3000.0, \
+channel_bytes_per_s = 80e6 }
+mapping = { ftl = "page", unit_bytes = 4096 }
+"""
+
+
+@pytest.mark.parametrize("of_server", [False, True])
+def test_a_drive_that_is_too_small_for_the_filesystem_is_named(
+    tmp_path: Path, *, of_server: bool
+) -> None:
+    """Without a size: the simulator had no group of blocks for the first file."""
+    (tmp_path / "small.toml").write_text(SMALL, encoding="utf-8")
+    text = "\n".join(
+        line for line in (SERVED if of_server else DISK).splitlines() if not line.isupper()
+    )
+    if of_server:
+        text = text.replace('export = { drive = "sata-7200-500gb" }', "")
+        text = text.replace("[site.server.s]", '[site.server.s]\ndrives = { d = "small.toml" }')
+        said = "small.toml holds 16.0 MB, which is too small for ext4"
+    else:
+        text = text.replace("sata-7200-500gb", "small.toml")
+        said = "small.toml holds 16.0 MB, which is too small for ext4; allowed: 33 MiB at least"
+    assert said in unsimulated(tmp_path, text)
+
+
 @pytest.mark.parametrize(
     ("size", "said"),
     [

@@ -45,14 +45,20 @@ def readable(file: str) -> Generator[None]:
         raise HeadraceError(f"{file}: no permission to read it") from error
     except MemoryError as error:
         raise HeadraceError(f"{file}: not enough memory to read it, or damaged") from error
+    except OSError as error:
+        if error.errno is None:  # of uproot: a part that the file does not have
+            raise HeadraceError(f"{file}: {_damaged(error)}") from error
+        cause = error.strerror or str(error)
+        raise HeadraceError(f"{file}: cannot be read: {cause}") from error
     except Exception as error:
         # A damaged file can raise almost any exception from the decoder.
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [
-            type(error).__name__
-        ]
-        raise HeadraceError(
-            f"{file}: damaged, or no ROOT file with events: {lines[0][:200]}"
-        ) from error
+        raise HeadraceError(f"{file}: {_damaged(error)}") from error
+
+
+def _damaged(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    cause = lines[0][:200] if lines else type(error).__name__
+    return f"damaged, or no ROOT file with events: {cause}"
 
 
 class UprootReader:

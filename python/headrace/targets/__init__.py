@@ -101,6 +101,9 @@ class Location:
     """Network interfaces that carry its data."""
     servers: Mapping[str, Server] = field(default_factory=dict[str, "Server"])
     """Servers that were started for it, by name. Server faults affect these."""
+    ended_clients: Callable[[], str] | None = None
+    """Return which clients in user space that mounted it do not run any more, in words; an empty
+    string if all run. None for a storage without such clients."""
     cluster: Cluster | None = None
     """Nodes and links that were built for it, if any. Link faults affect these."""
     lacking: Callable[[], str] | None = None
@@ -117,10 +120,12 @@ class Location:
     the check found. Raises HeadraceError if it cannot be repaired."""
 
     @property
-    def ended_servers(self) -> str:
-        """Its servers that do not run any more, in words; empty if all run."""
+    def ended(self) -> str:
+        """Its servers and clients that do not run any more, in words; empty if all run."""
         ends = {name: server.ended() for name, server in self.servers.items()}
-        return "; ".join(f"server {name} {how}" for name, how in ends.items() if how)
+        said = [f"server {name} {how}" for name, how in ends.items() if how]
+        clients = self.ended_clients() if self.ended_clients is not None else ""
+        return "; ".join([*said, clients] if clients else said)
 
     @property
     def emulated_by_node(self) -> tuple[tuple[EmulatedDrive, ...], ...]:

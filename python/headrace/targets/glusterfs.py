@@ -267,7 +267,7 @@ class Glusterfs(BricksTarget):
         directory = self.mount_point(context, name)
         log = context.work_dir / f"glusterfs-{self.name}-{name}.log"
         client = GlusterfsClient(context.journal, node, addresses, volume, directory, log)
-        self.later(client.unmount)
+        self.mounted(name, client)
         client.mount()
         self._clients.append(client)
         try:

@@ -168,7 +168,7 @@ class Nfs(ServedTarget):
             mount_port=nfs.MOUNT_PORT if node is not None and options.version == 3 else None,
             patience_s=options.patience,
         )
-        unmount = nfs.mount_nfs(
+        mount = nfs.mount_nfs(
             context.journal,
             node,
             settings,
@@ -176,7 +176,7 @@ class Nfs(ServedTarget):
             context.work_dir / f"nfs-{name}.log",
             read_ahead_bytes=options.client_read_ahead,
         )
-        self.later(unmount)
+        self.mounted(name, mount)
         return directory
 
     def _check_writable(self, directory: Path) -> None:

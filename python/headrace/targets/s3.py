@@ -48,7 +48,12 @@ class S3Options(ServedOptions):
     )
     region: str = Field("us-east-1", description="what the server takes for its region")
     patience: Seconds | None = Field(
-        None, gt=0, description="after which a request that the server does not answer fails (60 s)"
+        None,
+        gt=0,
+        description=(
+            "silence after which the client sends a request again (60 s); a write fails after 10 "
+            "attempts, a read after 50"
+        ),
     )
 
     @model_validator(mode="after")
@@ -165,6 +170,8 @@ class S3(ServedTarget):
         try:
             try_writing(self.url, self._uploads_from, context, self._environment)
         except HeadraceError as error:
+            if hint is not None and "CERTIFICATE_VERIFY_FAILED" in error.message:
+                hint = "name the certificate of the server's authority: AWS_CA_BUNDLE=FILE.pem"
             raise HeadraceError(error.message, hint=hint) from error
 
     @override

@@ -49,8 +49,9 @@ def volume(
         "filesystem": filesystem(export.filesystem or "ext4", export.mount),
     }
     raid = getattr(export, "raid", None)
-    if export.size is not None and export.drive is not None:
+    if export.drive is not None:
         _check_size(export, int(drive["capacity_bytes"]), target)
+    if export.size is not None and export.drive is not None:
         made["size_bytes"] = export.size - export.size % 4096
     made["storage"] = storage(drive, raid)
     made["scheduler"] = export.scheduler or "noop"
@@ -72,14 +73,24 @@ def _check_size(export: Any, drive_bytes: int, target: str) -> None:
     """Raise HeadraceError for a size beyond the drives, or too small for the filesystem."""
     raid, kind = getattr(export, "raid", None), export.filesystem or "ext4"
     drives = 1 if raid is None else drives_of_data(raid.level, raid.drives)
-    least, most = LEAST_BYTES.get(kind, 1 << 20), int(drives * drive_bytes)
+    most = int(drives * drive_bytes)
+    held = f"{export.drive} holds" if raid is None else "the drives hold"
+    if export.size is None:
+        _check_least(most, kind, f"target {target}: {held} {format_amount(most)}, which")
+        return
     given = f"target {target}: size = {format_bytes(export.size)}"
     if export.size > most:
-        held = f"{export.drive} holds" if raid is None else "the drives hold"
         raise HeadraceError(f"{given}, and {held} {format_amount(most)}", hint="a smaller size")
-    if export.size < least:
+    _check_least(export.size, kind, given)
+
+
+def _check_least(size: int, kind: str, what: str) -> None:
+    """Raise HeadraceError if a filesystem, by kind or entry, cannot be simulated with `size`
+    bytes."""
+    least = LEAST_BYTES.get(str(filesystem(kind)["kind"]), 1 << 20)
+    if size < least:
         raise HeadraceError(
-            f"{given} is too small for {kind}", hint=f"{format_bytes(least)} at least"
+            f"{what} is too small for {kind}", hint=f"{format_bytes(least)} at least"
         )
 
 
@@ -143,9 +154,10 @@ def keeps_data(mkfs: Sequence[str]) -> bool:
     return "-K" in mkfs or any("nodiscard" in options.split(",") for options in extended)
 
 
-def site_volume(name: str, drive: str | SiteDrive) -> VolumeSpec:
+def site_volume(name: str, drive: str | SiteDrive, kind: str = "ext4") -> VolumeSpec:
     """Return the volume of a drive (or of a RAID) that `[site]` gives a node or server. It is in
-    use: no study formats it."""
+    use: no study formats it. Raises HeadraceError if it is too small for the filesystem `kind`."""
+    drives = 1.0
     if isinstance(drive, str):
         stored = storage(entry("drives", drive).table)
     else:
@@ -153,7 +165,11 @@ def site_volume(name: str, drive: str | SiteDrive) -> VolumeSpec:
         if drive.count > 1:
             chunk = drive.chunk or 64 << 10
             stored["raid"] = raid_spec(drive.raid or 0, drive.count, chunk, drive)
-    in_use = filesystem("ext4") | {"discarded": False}
+            drives = drives_of_data(drive.raid or 0, drive.count)
+    size = int(drives * int(str(stored["drives"][0]["capacity_bytes"])))
+    given = drive if isinstance(drive, str) else drive.drive
+    _check_least(size, kind, f"[site]: {given} holds {format_amount(size)}, which")
+    in_use = filesystem(kind) | {"discarded": False}
     return {"name": name, "filesystem": in_use, "storage": stored}
 
 

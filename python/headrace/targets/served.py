@@ -12,7 +12,7 @@ import shutil
 from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from typing_extensions import override
 
@@ -75,6 +75,18 @@ def client_nodes(site: Site | None, count: int) -> tuple[NodeSettings, ...]:
     )
 
 
+class Mounted(Protocol):
+    """A file service mounted on a node."""
+
+    def ended(self) -> str:
+        """Return how its client in user space ended, in words; empty while it runs."""
+        ...
+
+    def unmount(self) -> None:
+        """Unmount it. Raises HeadraceError when it stays."""
+        ...
+
+
 class ServedTarget(ServiceTarget):
     """A target with its own servers, or with an existing one (`address`)."""
 
@@ -86,6 +98,8 @@ class ServedTarget(ServiceTarget):
         self._steps: list[Callable[[], None]] = []
         self._media: list[Location] = []
         self.servers: dict[str, Server] = {}
+        self._mounts: dict[str, Mounted] = {}
+        """What is mounted on each node."""
 
     # -- before set-up ------------------------------------------------------------
 
@@ -179,7 +193,9 @@ class ServedTarget(ServiceTarget):
     @override
     def prepare(self, context: TargetContext) -> Location:
         try:
-            location = self.bring_up(context)
+            location = dataclasses.replace(
+                self.bring_up(context), ended_clients=self._ended_clients
+            )
             emulated = tuple(device for medium in self._media for device in medium.emulated)
             if not emulated:
                 return location
@@ -205,6 +221,7 @@ class ServedTarget(ServiceTarget):
     @override
     def release(self, context: TargetContext) -> None:
         failures: list[str] = []
+        self._mounts.clear()
         while self._steps:
             try:
                 self._steps.pop()()
@@ -236,6 +253,16 @@ class ServedTarget(ServiceTarget):
     def clients(self, context: TargetContext) -> list[Node]:
         """Return the nodes that run jobs."""
         return [self.cluster(context)[name] for name in context.client_nodes]
+
+    def mounted(self, node: str, mount: Mounted) -> None:
+        """Register a mount on a node (`here`: on this machine), to be unmounted with the target."""
+        self._mounts[node] = mount
+        self.later(mount.unmount)
+
+    def _ended_clients(self) -> str:
+        ends = {node: mount.ended() for node, mount in self._mounts.items()}
+        where = {node: "this machine" if node == "here" else node for node in ends}
+        return "; ".join(f"the client on {where[node]} {how}" for node, how in ends.items() if how)
 
     def started(self, server: Server, context: TargetContext, storage: Path) -> Server:
         """Start a server and wait until it is ready."""

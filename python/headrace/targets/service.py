@@ -160,8 +160,7 @@ class ServiceTarget(Target):
             return volume("data", export, self.name)
         made: VolumeSpec
         if own is not None:
-            made = site_volume("data", own)
-            made["filesystem"] = filesystem(export.filesystem) | {"discarded": False}
+            made = site_volume("data", own, export.filesystem)
         elif storage is not None:
             kept = filesystem(export.filesystem)
             made = {"name": "data", "ideal": storage, "filesystem": kept}

@@ -189,9 +189,9 @@ class JobPool:
         self._show_nodes()
         self._loop()
         self._show_nodes()
+        # They may have failed before it was looked at, or have read copies of what is lost.
+        self._note_storage()
         ends = [job.end for job in self._jobs if job.end is not None]
-        if any(end.exit != "ok" for end in ends):
-            self._note_storage()  # they may have failed before it was looked at
         last = max((end.end_s for end in ends), default=0.0)
         stonewall = (
             self._stonewall

@@ -52,8 +52,12 @@ def write_outcome(
             workload = workload_of(trial.workload, resolved)
             made = _ran(prepared, trial, resolved, workload, outcome, pool, samples)
             slots = resolved.run.slots
+            by_url = prepared.holding(workload).location.url is not None
             record.jobs(
-                [_job_row(trial, job, prepared.location, job.slot // slots) for job in pool.jobs]
+                [
+                    _job_row(trial, job, prepared.location, job.slot // slots, by_url=by_url)
+                    for job in pool.jobs
+                ]
             )
             modelled = power_rows(
                 made.energy,
@@ -210,7 +214,9 @@ def _settings(outcome: Outcome) -> tuple[SettingRecord, ...]:
     )
 
 
-def _job_row(trial: Trial, job: JobEnd, location: Location, node: int) -> dict[str, object]:
+def _job_row(
+    trial: Trial, job: JobEnd, location: Location, node: int, *, by_url: bool
+) -> dict[str, object]:
     row: dict[str, object] = {
         "trial": trial.id,
         "job": job.job,
@@ -244,8 +250,11 @@ def _job_row(trial: Trial, job: JobEnd, location: Location, node: int) -> dict[s
             ],
             results=json.dumps(output.results),
         )
-        if not row.get("bytes_served"):
-            row["bytes_served"] = output.bytes_asked
+        # The kernel counts what read calls return, but not what recv returns, with which clients of
+        # S3 and HDFS read.
+        served = job.ledger.bytes_served if job.ledger is not None else 0
+        if by_url or not served:
+            row["bytes_served"] = max(served, output.bytes_asked)
     if not location.device_names or location.network:
         row["bytes_device"] = None  # the servers' devices move bytes for all jobs together
     return row

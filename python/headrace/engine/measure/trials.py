@@ -101,6 +101,8 @@ class _TrialRun:
         self._prepare_cache(layout)
         task = self._task(layout, scratch_root, meeting)
         self._run_jobs(task)
+        if self.outcome.pool is not None and self.outcome.pool.storage_lost:
+            return  # it has no settings any more
         with contextlib.suppress(LauncherLostError):  # of a lost node: its jobs say so
             self.outcome.settings_after = {
                 **self.prepared.target.read_settings(),
@@ -147,13 +149,17 @@ class _TrialRun:
         return roots[0]
 
     def _clean(self, scratch: Path) -> None:
-        """Remove scratch files, unless the servers that store them have ended.
+        """Remove scratch files, unless the servers that store them, or clients, have ended.
 
-        A hard mount would let this process wait for them, deaf to signals; their storage goes with
-        the target.
+        A hard mount would let this process wait for them, deaf to signals. The storage of servers
+        that were started goes with the target.
         """
-        if not self.prepared.location.ended_servers:
+        if not (ended := self.prepared.location.ended):
             _remove_ours(scratch)
+        elif self.prepared.location.cluster is None:
+            self.prepared.run.observer.phase(
+                f"{OURS}/scratch stays on {self.prepared.target.name}: {ended}"
+            )
 
     def _make_scratch_elsewhere(self) -> Path:
         """The same on storage of nodes, by their agents."""
@@ -259,7 +265,7 @@ class _TrialRun:
                 file, self._directory, location.on_node(slot // run.slots)
             ),
             # A fault may end servers.
-            storage_lost=lambda: "" if self.resolved.faults else location.ended_servers,
+            storage_lost=lambda: "" if self.resolved.faults else location.ended,
             progress=self._progress,
             live=self._live if prepared.run.observer.wants_live(run.nodes) else None,
         )
@@ -303,7 +309,7 @@ class _TrialRun:
 
         If the server does not answer, the files stay there.
         """
-        if self.prepared.location.ended_servers:
+        if self.prepared.location.ended:
             return  # its clients would try for minutes; its storage goes with the target
         try:
             with self.prepared.nodes.links_open():

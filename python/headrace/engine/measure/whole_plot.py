@@ -244,7 +244,7 @@ class _WholePlot:
             raise RuntimeError("a whole plot whose target was not set up")
         with self._session.run.store.record(trial.id) as record:
             failure = self._regain(prepared, resolved.run)
-            self._spoilt = self._spoilt or bool(prepared.location.ended_servers)
+            self._spoilt = self._spoilt or bool(prepared.location.ended)
             if failure is None and self._spoilt:
                 failure = self._make_anew(prepared)
             if failure is None:

@@ -51,6 +51,16 @@ class ServerContext:
     """The directory on the medium that it serves."""
 
 
+def ended(started: Started | None) -> str:
+    """Return how a process of a server or client ended, in words; empty while it runs."""
+    code = started.process.poll() if started is not None else None
+    if code is None:
+        return ""
+    if code == 0:
+        return "ended"
+    return f"ended ({f'killed by {signal_name(-code)}' if code < 0 else f'status {code}'})"
+
+
 class Server(ABC):
     """One daemon (and its child processes) on one node.
 
@@ -218,9 +228,8 @@ class Server(ABC):
     def ended(self) -> str:
         """Return how it ended, in words; empty while it runs."""
         for started in self._started:
-            if (code := started.process.poll()) is not None and code != 0:
-                said = f"killed by {signal_name(-code)}" if code < 0 else f"status {code}"
-                return f"ended ({said})"
+            if started.process.poll() and (how := ended(started)):
+                return how
         return "ended" if self._started and not self.pids else ""
 
     def last_words(self) -> str:

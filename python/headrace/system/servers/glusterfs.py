@@ -25,11 +25,12 @@ from typing_extensions import override
 from headrace.errors import HeadraceError
 from headrace.system import processes
 from headrace.system.cluster import Node
+from headrace.system.identity import is_alive, start_ticks
 from headrace.system.journal import Journal, JournalEntry
 from headrace.system.mounts import read_mounts
 from headrace.system.owned import socket_directory
 from headrace.system.processes import Started, run_program, start_process
-from headrace.system.servers import Server, ServerContext
+from headrace.system.servers import Server, ServerContext, ended
 from headrace.system.waiting import retry, wait_until
 
 GLUSTERD_PORT = 24007
@@ -73,6 +74,8 @@ class Glusterd(Server):
         """Directory of the control socket."""
         self._sockets: JournalEntry | None = None
         self._known_sockets: set[str] = set()
+        self._brick_processes: dict[int, int] = {}
+        """Start time of each brick's process, in clock ticks since boot, by process id."""
 
     @override
     def configure(self, context: ServerContext) -> None:
@@ -155,9 +158,24 @@ class Glusterd(Server):
             self._known_sockets |= {path for pid in self.pids for path in _sockets_of(pid)}
             self._given().journal.add(self._sockets, paths=sorted(self._known_sockets))
 
+    def note_bricks(self) -> None:
+        """Note the processes of its bricks, all of which serve now, for `ended`."""
+        bricks = [pid for pid in self.pids if "--brick-name" in _words(pid)]
+        self._brick_processes = {pid: ticks for pid in bricks if (ticks := start_ticks(pid))}
+
+    @override
+    def ended(self) -> str:
+        # A brick detaches itself from its glusterd, which does not start it again.
+        bricks = self._brick_processes.items()
+        lost = sum(not is_alive(pid, ticks) for pid, ticks in bricks)
+        if (how := super().ended()) or not lost:
+            return how
+        return f"lost {lost} of its {len(bricks)} bricks" if len(bricks) > 1 else "lost its brick"
+
     @override
     def stop(self) -> None:
         self.note_sockets()
+        self._brick_processes.clear()
         super().stop()
         if self._sockets is not None:
             result = self._given().journal.undo(self._sockets)
@@ -175,6 +193,7 @@ class Glusterd(Server):
             # A glusterd that restarts while its peer is busy can leave its bricks dead; an
             # administrator runs this command then.
             self.tell("volume", "start", self.volume.name, "force")
+        self.note_bricks()
         return took_s
 
     @override
@@ -305,6 +324,7 @@ class Volume:
             )
         for server in self.servers:
             server.note_sockets()
+            server.note_bricks()
 
     def await_bricks(self, patience_s: float) -> bool:
         """Wait until every brick of a living server serves; return False on timeout."""
@@ -481,10 +501,7 @@ class GlusterfsClient:
                     return True
             return False
 
-        def ended() -> bool:
-            return self._started is None or self._started.process.poll() is not None
-
-        wait_until(lambda: mounted() or ended(), _MOUNT_PATIENCE_S, 0.05)
+        wait_until(lambda: mounted() or bool(self.ended()), _MOUNT_PATIENCE_S, 0.05)
         if not mounted():
             text = self._log.read_text(errors="replace") if self._log.exists() else ""
             raise HeadraceError(
@@ -497,6 +514,10 @@ class GlusterfsClient:
     def pids(self) -> list[int]:
         """Its processes; their CPU time is the client's."""
         return processes.marked(self._started.mark) if self._started is not None else []
+
+    def ended(self) -> str:
+        """Return how its process ended, in words; empty while it is mounted, or unmounted."""
+        return ended(self._started)
 
     def unmount(self) -> None:
         """Unmount it and end its process. Safe to call twice.

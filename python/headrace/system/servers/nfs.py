@@ -7,7 +7,7 @@ rpcbind, which gets a private /run so that it is never the machine's own.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -19,12 +19,12 @@ from headrace.system.cluster import Node
 from headrace.system.own_programs import own_module
 from headrace.system.processes import run_program, start_process
 from headrace.system.requirements import find_program, remedy
-from headrace.system.servers import Server, ServerContext
+from headrace.system.servers import Server, ServerContext, ended
 from headrace.system.servers.nfs_fuse_settings import ClientSettings
 from headrace.system.waiting import wait_until
 
 if TYPE_CHECKING:
-    from headrace.system.journal import Journal
+    from headrace.system.journal import Journal, JournalEntry
     from headrace.system.processes import Started
 
 NfsClient = Literal["kernel", "fuse"]
@@ -184,6 +184,28 @@ def choose_client(wanted: Literal["auto", "kernel", "fuse"]) -> NfsClient:
     return "fuse"
 
 
+@dataclass(frozen=True)
+class NfsMount:
+    """A mounted export."""
+
+    journal: Journal
+    entry: JournalEntry
+    client: Started | None
+    """The client in user space; None for the kernel's."""
+
+    def ended(self) -> str:
+        """Return how the client in user space ended, in words; empty while it runs."""
+        return ended(self.client)
+
+    def unmount(self) -> None:
+        """Unmount it and end its client. Raises HeadraceError when the mount stays."""
+        result = self.journal.undo(self.entry)
+        if self.client is not None:
+            self.client.stop()
+        if not result.done:
+            raise HeadraceError(result.text)
+
+
 def mount_nfs(
     journal: Journal,
     node: Node | None,
@@ -192,8 +214,8 @@ def mount_nfs(
     log: Path,
     options: Sequence[str] = (),
     read_ahead_bytes: int | None = None,
-) -> Callable[[], None]:
-    """Mount an export on a node (None: on this machine); return a function that unmounts it.
+) -> NfsMount:
+    """Mount an export on a node (None: on this machine).
 
     Raises HeadraceError with the message of the server or client.
     """
@@ -214,14 +236,7 @@ def mount_nfs(
             process.stop()
         raise
 
-    def unmount() -> None:
-        result = journal.undo(entry)
-        if process is not None:
-            process.stop()
-        if not result.done:
-            raise HeadraceError(result.text)
-
-    return unmount
+    return NfsMount(journal, entry, process)
 
 
 def _mount_by_kernel(

@@ -108,6 +108,10 @@ class Stream:
                     raise OSError(
                         f"ends after {offset + size} bytes; {self.file_size} were to be read"
                     )
+                if size > self.record_size:
+                    raise OSError(
+                        f"the server sent {size} bytes for a request of {self.record_size}"
+                    )
                 reads.add(size, time.monotonic_ns() - begun_ns)
             elif sink is not None:
                 sink.write(offset, record)
