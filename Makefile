@@ -25,7 +25,7 @@ setup-all: .venv/.ready-all
 demo: setup
 	headrace run studies/quickstart.toml --results results/quickstart-$$(date +%Y%m%d-%H%M%S) || \
 		{ code=$$?; [ $$code = 5 ] || exit $$code; echo "Other work on this machine spoilt some trials."; }
-	@echo "Headrace can be run from any folder as: $(CURDIR)/bin/headrace"
+	@printf 'Headrace can be run from any folder as: %q\n' "$(CURDIR)/bin/headrace"
 
 # Tests run side by side, one for each CPU. Those of tests/system and tests/e2e wait more than they
 # compute: two for each CPU, and those of one file in one process, which starts what they share

@@ -7,13 +7,14 @@ found.table                                # the same as a data frame
 
 from __future__ import annotations
 
+import operator
 import tempfile
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsIndex
 
 from headrace.errors import StudyError, UsageError
 from headrace.library import load_study, report
@@ -65,9 +66,9 @@ class WhatIf:
 def what_if(
     job: str | Path,
     *,
-    drives: str | Sequence[str | Path] = DRIVES,
-    slots: int | Sequence[int] = SLOTS,
-    nodes: int = 1,
+    drives: str | Path | Iterable[str | Path] = DRIVES,
+    slots: SupportsIndex | Iterable[SupportsIndex] = SLOTS,
+    nodes: SupportsIndex = 1,
     shared_link: str | None = None,
 ) -> WhatIf:
     """Simulate a job on drives, with each number of slots; needs no root.
@@ -75,12 +76,16 @@ def what_if(
     `job`: a profile that `headrace record` wrote (a path), or one of the catalog (a name).
     `drives`: names of the catalog, or files (`headrace drive learn` writes them).
     `shared_link`: puts the drive into one NFS server behind this link, such as "10 GbE"; a drive in
-    each node when None. Raises UsageError without a drive or a number of slots, StudyError for a
-    job, drive or number that cannot be simulated.
+    each node when None. Whole numbers of NumPy and pandas are numbers, too. Raises UsageError
+    without a drive or a number of slots and for what is no whole number, StudyError for a job,
+    drive or number that cannot be simulated.
     """
-    drives = [drives] if isinstance(drives, str) else [str(each) for each in drives]
-    slots = [slots] if isinstance(slots, int) else list(slots)
-    for what, given in (("drives", drives), ("slots", slots)):
+    named = [drives] if isinstance(drives, str | Path) else drives
+    drives = [str(each) for each in named]
+    given_slots = slots if isinstance(slots, Iterable) else (slots,)
+    whole = (given_slots,) if isinstance(given_slots, str) else given_slots
+    counts = [_whole("slots", each) for each in whole]
+    for what, given in (("drives", drives), ("slots", counts)):
         if not given:
             raise UsageError(f"{what}: at least one is needed")
     path = Path(job)
@@ -90,7 +95,7 @@ def what_if(
     name = str(profile_path(path, "job").resolve()) if recorded else str(job)
     with tempfile.TemporaryDirectory(prefix="headrace-what-if-") as folder:
         drives = drives_named_in(Path(folder), drives)
-        text = study_text(name, drives, nodes, slots, shared_link)
+        text = study_text(name, drives, _whole("nodes", nodes), counts, shared_link)
         file = Path(folder) / "study.toml"
         file.write_text(text, encoding="utf-8")
         with _without_place():
@@ -98,6 +103,14 @@ def what_if(
         results = loaded.simulate(Path(folder) / "results")
         findings, _ = report(results, ())
     return WhatIf(text, findings)
+
+
+def _whole(what: str, given: object) -> int:
+    """Return a whole number of Python, NumPy or pandas. Raises UsageError for anything else."""
+    if isinstance(given, SupportsIndex) and not isinstance(given, bool):
+        with suppress(TypeError):  # an array of several numbers
+            return operator.index(given)
+    raise UsageError(f"{what}: must be a whole number (given: {given!r})")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -129,3 +130,18 @@ def test_readme_shows_what_its_simulations_answer(workspace: Workspace) -> None:
             shown.append(" ".join(line.split()))
     assert len(shown) == 8
     assert [line for line in shown if line not in said] == []
+
+
+@pytest.mark.parametrize("example", ["slurm", "gridengine", "dask"])
+def test_a_command_that_an_example_prints_can_be_copied(tmp_path: Path, example: str) -> None:
+    """From a clone whose path has spaces and a quote, for a folder that is there already."""
+    scripts = shutil.copytree(ROOT / "examples" / example, tmp_path / "it's my clone" / example)
+    folder = tmp_path / "in use"
+    folder.mkdir()
+    ended = subprocess.run(
+        [scripts / "start", folder], capture_output=True, text=True,
+        env={**os.environ, "PYTHON": sys.executable},
+    )  # fmt: skip
+    assert ended.returncode == 4, ended.stderr
+    said = ended.stderr.partition("exists already: ")[2].partition(" ends what")[0]
+    assert shlex.split(said) == [str(scripts / "stop"), str(folder)]

@@ -16,6 +16,7 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
+from command_server import run_command
 from headrace.serving.live import Live
 from headrace.serving.results_pages import ResultsPages
 from served_pages import Served, serving
@@ -84,7 +85,7 @@ def test_links_are_not_followed_and_the_list_says_so(served: Served) -> None:
 
 def test_a_study_that_a_link_leads_to_outside_is_not_offered(served: Served) -> None:
     page = served.get("/studies").text
-    assert "<option>waits.toml</option>" in page and "link.toml" not in page
+    assert '<option value="waits.toml">' in page and "link.toml" not in page
 
 
 def test_progress_says_what_is_damaged_or_not_known(served: Served) -> None:
@@ -153,8 +154,9 @@ def state_of(served: Served, address: str, until: str) -> str:
     ("number", "state"), [(signal.SIGTERM, "Stopped"), (signal.SIGKILL, "Killed (SIGKILL)")]
 )
 def test_a_run_that_has_ended_cannot_be_stopped(
-    tmp_path: Path, number: signal.Signals, state: str
+    tmp_path: Path, number: signal.Signals, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HEADRACE_JOURNAL_DIR", str(tmp_path / "journal"))
     (tmp_path / "waits.toml").write_text(WAITS)
     with serving(tmp_path) as server:
         token = re.search(r'form_token" value="([^"]+)', server.get("/studies").text)
@@ -165,4 +167,10 @@ def test_a_run_that_has_ended_cannot_be_stopped(
         assert "Stop this run" in state_of(server, address, "planned trials are recorded")
         (lock,) = tmp_path.glob("waits-*/.lock")
         os.kill(int(lock.read_text()), number)
-        assert "Stop this run" not in state_of(server, address, state)
+        ended = state_of(server, address, state)
+        assert "Stop this run" not in ended and "Resume this run" in ended
+    # What a killed run could not restore itself.
+    undone = run_command(["undo"], tmp_path)
+    assert undone.returncode == 0, undone.stderr
+    assert list((tmp_path / "journal").glob("*.jsonl")) == []
+    assert not (tmp_path / "storage").exists()

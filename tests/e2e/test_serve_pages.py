@@ -77,6 +77,27 @@ def test_a_page_fits_is_accessible_and_asks_this_server_alone(
     dark(browser, False)
 
 
+@pytest.mark.parametrize("path", ["/", "/what-if", "/results/one/"])
+def test_a_page_is_printed_dark_on_white_in_dark_mode(
+    served: Served, browser: Chromium, path: str
+) -> None:
+    features = [{"name": "prefers-color-scheme", "value": "dark"}]
+    browser.open(f"{served.origin}{path}", DESK)
+    browser.command("Emulation.setEmulatedMedia", {"media": "print", "features": features})
+    try:
+        seen = browser.evaluate(
+            "['backgroundColor', 'color'].map((name) => getComputedStyle(document.body)[name])"
+        )
+        assert seen == ["rgb(255, 255, 255)", "rgb(26, 26, 26)"]
+        cells = browser.evaluate(
+            "[...document.querySelectorAll('td, th, p, label')].map((one) =>"
+            " Math.min(...getComputedStyle(one).color.match(/[0-9]+/g).slice(0, 3)))"
+        )
+        assert cells and max(cells) <= 0x80, "text is dark, or of a strong colour"
+    finally:
+        browser.command("Emulation.setEmulatedMedia", {"media": "", "features": []})
+
+
 def test_the_list_says_what_is_there(served: Served, browser: Chromium) -> None:
     browser.open(f"{served.origin}/", DESK)
     rows = browser.evaluate(
@@ -116,6 +137,25 @@ def test_names_of_a_trials_record_are_readable_on_a_phone(
     assert browser.evaluate(f"{names}.length") > 20
     assert browser.evaluate(f"Math.min(...{names}.map((e) => e.clientWidth))") > PHONE / 4
     assert browser.evaluate("document.documentElement.scrollWidth") <= PHONE
+
+
+def test_long_names_do_not_widen_a_page(tmp_path: Path, browser: Chromium) -> None:
+    """Titles, folders, storages and workloads without a space, on a narrow phone."""
+    cells = [{**cell, "target": cell["target"] * 8, "workload": "w" * 30} for cell in CELLS]
+    for name in ("a" * 120, "b" * 120):
+        write_results(tmp_path / name, plan_of(cells, 2), Truth(), title="T" * 150)
+    one, other = "a" * 120, "b" * 120
+    with serving(tmp_path) as server:
+        browser.open(server.link, DESK)
+        trial = server.get(f"/results/{one}/").text.partition("trials/")[2].partition("/")[0]
+        for path in (
+            "/", f"/progress/{one}", f"/results/{one}/", f"/results/{one}/trials/{trial}/",
+            f"/compare?a={one}&b={other}", "/history",
+        ):  # fmt: skip
+            browser.open(f"{server.origin}{path}", 320)
+            if browser.evaluate("document.body.innerHTML.includes('Bokeh')"):
+                browser.wait_for(DRAWN)
+            assert browser.evaluate("document.documentElement.scrollWidth") <= 320, path
 
 
 def test_the_report_is_that_of_the_command(served: Served, browser: Chromium) -> None:

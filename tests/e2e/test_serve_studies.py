@@ -104,6 +104,70 @@ def test_a_run_is_stopped_and_another_outlives_the_server(
         browser.wait_for(f"!{rows}.includes('running')", 60)
 
 
+def test_a_stopped_run_is_resumed_from_its_page(tmp_path: Path, browser: Chromium) -> None:
+    go = tmp_path / "go"
+    (tmp_path / "two  words.toml").write_text(WAITS.format(go=go))
+    with serving(tmp_path) as server:
+        browser.open(server.link, DESK)
+        start(browser, server.origin, "two  words.toml")
+        go.touch()  # one trial ends
+        browser.wait_for(f"{SHOWN}.includes('1 of 2 planned')", 60)
+        assert "Resume this run" not in browser.evaluate(SHOWN)
+        # It is stopped elsewhere while the keyboard is at the button: Enter must not resume it.
+        browser.evaluate("document.getElementById('stop-run').focus()")
+        token = server.get("/studies").text.partition('name="form_token" value="')[2][:64]
+        address = browser.evaluate("location.href")
+        server.client.post(f"{address}/stop", data={"form_token": token})
+        browser.wait_for(f"{STATE}.startsWith('Stopped')", 60)
+        at = "document.activeElement.closest('form')?.getAttribute('action') ?? ''"
+        assert "resume" not in browser.evaluate(at)
+        (folder,) = (each.parent for each in tmp_path.glob("*/results.json"))
+        assert f"headrace resume '{folder}'" in browser.evaluate(SHOWN)
+        assert violations(browser) == []
+        Path(f"{go}.all").touch()
+        browser.events.clear()
+        browser.evaluate("document.querySelector('form[action$=resume] button').focus()")
+        browser.press("Enter")
+        browser.loaded()
+        browser.wait_for(f"{STATE}.startsWith('Finished')", 60)
+        shown = browser.evaluate(SHOWN)
+        assert "2 of 2 planned" in shown and "Resume this run" not in shown
+        assert len(list((folder / "trials").iterdir())) == 2
+        # A second click, in another window that still shows the stopped run, changes nothing.
+        again = server.client.post(f"{address}/resume", data={"form_token": token})
+        assert again.status_code == 303 and "Finished" in server.get(again.headers["location"]).text
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("two  spaces.toml", "headrace = 1"),
+        (" leads.toml", "headrace=1"),
+        ("quotes \"'<b>&.toml", "'headrace' = 1"),
+    ],
+)
+def test_every_study_file_is_offered_by_its_whole_name(
+    tmp_path: Path, browser: Chromium, name: str, first: str
+) -> None:
+    (tmp_path / name).write_text(WAITS.format(go="go").replace("headrace = 1", first))
+    (tmp_path / "other.toml").write_text("[tool.headrace]\na = 1\n# headrace = 1\n")
+    with serving(tmp_path) as server:
+        browser.open(server.link, DESK)
+        browser.open(f"{server.origin}/studies", DESK)
+        assert browser.evaluate("[...document.getElementById('study').options].length") == 1
+        browser.evaluate("document.querySelector('main form button').focus()")
+        browser.events.clear()
+        browser.press("Enter")
+        browser.loaded()
+        (log,) = tmp_path.glob("*.log")
+        assert log.name.startswith(f"{Path(name).stem}-")
+        browser.events.clear()
+        browser.evaluate("document.querySelector('form[action$=stop] button').click()")
+        browser.loaded()
+        # It was asked to end while it started.
+        browser.wait_for(f"{STATE} === 'Stopped'", 60)
+
+
 def test_what_cannot_be_started(tmp_path: Path) -> None:
     (tmp_path / "wrong.toml").write_text("headrace = 1\n[target.x]\nkind = 'none'\n")
     (tmp_path / "other.toml").write_text("a = 1\n")

@@ -328,7 +328,8 @@ def test_only_the_servers_own_form_saves(served: Served, folder: Path) -> None:
     assert answer.status_code == 409
     for name in ("../outside", "a/b", "", ".hidden"):
         answer = served.client.post(url, data={"name": name, "form_token": token})
-        assert answer.status_code == 404, name
+        assert answer.status_code == 400, name
+        assert "Wrong value" in answer.text
     assert sorted(folder.glob("*.toml")) == before
     assert not (folder.parent / "outside.toml").exists()
     assert served.client.post(url, data={"name": "twice", "form_token": token}).status_code == 200

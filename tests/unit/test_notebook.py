@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 import headrace
@@ -81,6 +82,25 @@ def test_one_drive_and_one_number_need_no_list() -> None:
         headrace.what_if("cms-tau-analysis", drives=[], slots=[1])
     with pytest.raises(UsageError, match="slots: at least one"):
         headrace.what_if("cms-tau-analysis", slots=[])
+
+
+def test_numbers_of_numpy_and_a_single_path_are_taken(tmp_path: Path) -> None:
+    job, disk = "cms-tau-analysis-sample", CATALOG / "drives" / "wd-wd3200bekt.toml"
+    text = headrace.what_if(job, drives="wd-wd3200bekt", slots=[1, 2], nodes=2).study
+    for slots in (np.array([1, 2]), 2 ** np.arange(2), range(1, 3), (each for each in (1, 2))):
+        found = headrace.what_if(job, drives="wd-wd3200bekt", slots=slots, nodes=np.int64(2))
+        assert found.study == text
+    assert list(headrace.what_if(job, drives=disk, slots=np.int64(2)).table["slots"]) == [2]
+
+
+@pytest.mark.parametrize("wrong", ["16", 2.0, [1, 2.5], ["4"], True, [True], None, np.float64(2)])
+def test_what_is_no_whole_number_is_refused(wrong: Any) -> None:
+    """The text "16" is not the two numbers 1 and 6."""
+    with pytest.raises(UsageError, match=r"slots: must be a whole number \(given: "):
+        headrace.what_if("cms-tau-analysis-sample", slots=wrong)
+    if not isinstance(wrong, list):
+        with pytest.raises(UsageError, match=r"nodes: must be a whole number \(given: "):
+            headrace.what_if("cms-tau-analysis-sample", slots=1, nodes=wrong)
 
 
 def test_what_cannot_be_simulated_is_said() -> None:

@@ -136,7 +136,7 @@ class StudyMetrics(Collector):
 
     def _of_run(self) -> list[Metric]:
         finished = CounterMetricFamily(
-            "headrace_trials_finished", "Trials that this run recorded", labels=["status"]
+            "headrace_trials_finished", "Trials that this run ended", labels=["status"]
         )
         for status, count in self._finished.items():
             finished.add_metric([status], count)

@@ -16,6 +16,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from headrace.errors import as_word
 from headrace.report.html import asset, environment
 from headrace.serving.access import POLICY
 from headrace.serving.folders import HERE
@@ -56,6 +57,7 @@ def _templates() -> Environment:
     shared.update(
         address_of=address_of,
         path_of=quote,
+        word_of=as_word,
         name_of=_name_of,
         when=_when,
         format_bytes=format_bytes,

@@ -33,6 +33,7 @@ class RunPages:
             Route("/studies/start", self.start, methods=["POST"]),
             Route("/runs/{number:int}", self.run),
             Route("/runs/{number:int}/stop", self.stop, methods=["POST"]),
+            Route("/runs/{number:int}/resume", self.resume, methods=["POST"]),
             Route("/events/runs/{number:int}", self.events),
         ]
 
@@ -80,6 +81,12 @@ class RunPages:
         """Ask a run to end."""
         await self._access.checked_form(request)
         run = self._runs.stop(int(request.path_params["number"]))
+        return RedirectResponse(f"/runs/{run.number}", status_code=303)
+
+    async def resume(self, request: Request) -> Response:
+        """Continue a run that was stopped."""
+        await self._access.checked_form(request)
+        run = self._runs.resume(int(request.path_params["number"]))
         return RedirectResponse(f"/runs/{run.number}", status_code=303)
 
     def _run_of(self, request: Request) -> StartedRun:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import datetime
 import itertools
 import os
+import re
 import signal
 import subprocess
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import BinaryIO
 
 from headrace.errors import UsageError
 from headrace.serving.folders import files_below, inside
@@ -23,8 +25,12 @@ from headrace.system.own_programs import own_module
 COMMANDS = {"run": "with real jobs", "simulate": "in virtual time"}
 STUDIES_AT_MOST = 200
 _HEAD = 8192
-"""Bytes of a file in which `headrace = 1` is looked for."""
+"""Bytes of a file in which the field `headrace` is looked for."""
 _LOG_AT_MOST = 4000
+_VERSION_FIELD = re.compile(rb"^\s*[\"']?headrace[\"']?\s*=", re.MULTILINE)
+"""The field that every study file has, in any spelling of TOML."""
+_STOPPED = dict.fromkeys((129, 130, 143, -signal.SIGTERM), "stopped")
+"""Exit codes of a run that a signal stopped (docs/commands.md), also before it could handle one."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +51,17 @@ class StartedRun:
         code = self.process.poll()
         if code is None:
             return "running"
-        ends = {0: "finished", 5: "finished, with trials that are not valid", 143: "stopped"}
-        if code < 0:
-            return f"killed ({signal.Signals(-code).name}); headrace resume goes on"
+        ends = {0: "finished", 5: "finished, with trials that are not valid", **_STOPPED}
+        if code < 0 and code not in ends:
+            return f"killed ({signal.Signals(-code).name})"
         return ends.get(code, f"ended with exit code {code}")
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether it was stopped or killed after it had written its plan."""
+        code = self.process.poll()
+        planned = (self.log.with_name(self.results) / "plan.parquet").exists()
+        return code is not None and (code < 0 or code in _STOPPED) and planned
 
     @property
     def said(self) -> str:
@@ -84,28 +97,50 @@ class Runs:
             name = self._new_name(file.stem)
             log = self._root / f"{name}.log"
             with log.open("xb") as output:
-                process = subprocess.Popen(
-                    own_module(
-                        "headrace", command, str(file), "--results", str(self._root / name)
-                    ),
-                    cwd=self._root, stdin=subprocess.DEVNULL, stdout=output,
-                    stderr=subprocess.STDOUT, start_new_session=True,
-                    env={**os.environ, "COLUMNS": "100"},
-                )  # fmt: skip
+                words = [command, str(file), "--results", str(self._root / name)]
+                process = self._process(words, output)
             run = StartedRun(next(self._numbers), study, command, name, log, process)
             self.started[run.number] = run
             return run
 
     def stop(self, number: int) -> StartedRun:
-        """Ask a run to end; it puts everything back. Raises UsageError for one that is not here."""
+        """Ask a run to end; it restores all changes of the machine. Raises UsageError for a run
+        that this server did not start."""
+        run = self._of(number)
+        if run.process.poll() is None:
+            run.process.send_signal(signal.SIGTERM)
+        return run
+
+    def resume(self, number: int) -> StartedRun:
+        """Continue a run that was stopped or killed; any other is left as it is.
+
+        It keeps its number, its results folder and its log. Raises UsageError for a run that this
+        server did not start.
+        """
+        with self._lock:
+            run = self._of(number)
+            if not run.can_resume:
+                return run
+            with run.log.open("ab") as output:
+                process = self._process(["resume", str(self._root / run.results)], output)
+            self.started[number] = replace(run, process=process)
+            return self.started[number]
+
+    def _process(self, words: list[str], output: BinaryIO) -> subprocess.Popen[bytes]:
+        """Start `headrace` in the folder, in a session of its own."""
+        return subprocess.Popen(
+            own_module("headrace", *words), cwd=self._root, stdin=subprocess.DEVNULL,
+            stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+            env={**os.environ, "COLUMNS": "100"},
+        )  # fmt: skip
+
+    def _of(self, number: int) -> StartedRun:
         run = self.started.get(number)
         if run is None:
             raise UsageError(
                 f"run {number} was not started by this server",
                 hint="a run of another server or terminal is stopped there, or with kill",
             )
-        if run.process.poll() is None:
-            run.process.send_signal(signal.SIGTERM)
         return run
 
     def _new_name(self, stem: str) -> str:
@@ -121,7 +156,7 @@ def is_study(file: Path) -> bool:
     """Return whether a file begins as a study file does."""
     try:
         with file.open("rb") as opened:
-            return b"headrace = " in opened.read(_HEAD) and file.suffix == ".toml"
+            return file.suffix == ".toml" and _VERSION_FIELD.search(opened.read(_HEAD)) is not None
     except OSError:
         return False
 

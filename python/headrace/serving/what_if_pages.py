@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from headrace.catalog import names
 from headrace.decision.candidates import ASSUMED_MODEL_ERROR
-from headrace.errors import RefusedError, UsageError, as_word
+from headrace.errors import RefusedError, as_word
 from headrace.offers import catalog_price
 from headrace.report.numbers import number
 from headrace.serving import pages
@@ -31,6 +31,7 @@ from headrace.serving.what_if_study import (
     RAID,
     WHERE,
     Question,
+    WrongValueError,
     question_of,
     recorded_profiles,
     shared_files_note,
@@ -103,7 +104,10 @@ class WhatIfPages:
         question = question_of(form)
         name = form.get("name", "").removesuffix(".toml")
         if not _NAME.fullmatch(name):
-            raise UsageError(f"{name}: a name has letters, digits, `_`, `-` and `.` only")
+            raise WrongValueError(
+                f"{name}: not a name for a study file",
+                hint="Allowed: letters a to z, digits, `_`, `-` and `.`, 80 at most, not first `.`",
+            )
         file = self._root / f"{name}.toml"
         text = study_of(question, self._root).text
         try:
