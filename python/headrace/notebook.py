@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, SupportsIndex
 
 from headrace.errors import StudyError, UsageError
 from headrace.library import load_study, report
+from headrace.profiles.shared_files import shared_files_note
 from headrace.profiles.steps import profile_path
 from headrace.profiles.study_text import drives_named_in, study_text
 
@@ -37,6 +38,8 @@ class WhatIf:
     study: str
     """The text of the study that was simulated; `headrace run` does the same with real jobs."""
     findings: ShownFindings
+    note: str = ""
+    """What to know about the numbers: that jobs share files, which they get from memory."""
 
     @property
     def metric(self) -> str:
@@ -60,7 +63,8 @@ class WhatIf:
 
         rows: str = self.table.to_html(index=False, float_format=four_digits, border=0)
         title = escape(self.findings.title)
-        return f"<p><strong>{title}</strong>, simulated</p>{rows}{self.figure}"
+        note = f"<p>{escape(self.note)}</p>" if self.note else ""
+        return f"<p><strong>{title}</strong>, simulated</p>{note}{rows}{self.figure}"
 
 
 def what_if(
@@ -84,7 +88,7 @@ def what_if(
     drives = [str(each) for each in named]
     given_slots = slots if isinstance(slots, Iterable) else (slots,)
     whole = (given_slots,) if isinstance(given_slots, str) else given_slots
-    counts = [_whole("slots", each) for each in whole]
+    counts, node_count = [_whole("slots", each) for each in whole], _whole("nodes", nodes)
     for what, given in (("drives", drives), ("slots", counts)):
         if not given:
             raise UsageError(f"{what}: at least one is needed")
@@ -95,14 +99,15 @@ def what_if(
     name = str(profile_path(path, "job").resolve()) if recorded else str(job)
     with tempfile.TemporaryDirectory(prefix="headrace-what-if-") as folder:
         drives = drives_named_in(Path(folder), drives)
-        text = study_text(name, drives, _whole("nodes", nodes), counts, shared_link)
+        text = study_text(name, drives, node_count, counts, shared_link)
         file = Path(folder) / "study.toml"
         file.write_text(text, encoding="utf-8")
         with _without_place():
             loaded = load_study(file)
         results = loaded.simulate(Path(folder) / "results")
         findings, _ = report(results, ())
-    return WhatIf(text, findings)
+        note = shared_files_note(text, Path(folder), node_count * max(counts))
+    return WhatIf(text, findings, note)
 
 
 def _whole(what: str, given: object) -> int:

@@ -15,8 +15,9 @@ from command_server import run_command
 from headrace.analysis.read import read
 from headrace.document import anchored_path
 from headrace.library import load_study
+from headrace.profiles.shared_files import shared_files_note
 from headrace.serving.what_if_pages import measured_points
-from headrace.serving.what_if_study import question_of, shared_files_note, study_of
+from headrace.serving.what_if_study import Question, question_of, study_of
 from served_pages import DESK, PHONE, Served, serving, violations
 from synthetic_records import Truth, plan_of, write_results
 
@@ -169,12 +170,17 @@ def test_more_nodes_do_not_make_jobs_share_files(tmp_path: Path, where: str) -> 
     assert rates[10] <= (10 if where == "local" else 1) * 1.25 * rates[1]
 
 
+def note_of(question: Question, root: Path) -> str:
+    study = study_of(question, root)
+    return shared_files_note(study.text, study.base, question.nodes * question.most_slots)
+
+
 def test_jobs_of_a_study_that_share_files_are_told(tmp_path: Path) -> None:
     results = tmp_path / "one"
     write_results(results, plan_of(CELLS, 1), Truth(), title="One", study_text=STUDY)
     for nodes, told in ((1, ""), (2, "This job's study has 4 files for up to 8 jobs at once")):
         question = question_of({"job": "study/search/one", "nodes": str(nodes), "most_slots": "4"})
-        note = shared_files_note(question, study_of(question, tmp_path))
+        note = note_of(question, tmp_path)
         assert note.startswith(told) and bool(note) == bool(told)
     for job, told in (
         ("builtin/scan", ""),
@@ -183,7 +189,7 @@ def test_jobs_of_a_study_that_share_files_are_told(tmp_path: Path) -> None:
         ("catalog/proof-bench-scan", "This profile has the same files for up to 320 jobs"),
     ):
         question = question_of({"job": job, "nodes": "20", "most_slots": "16"})
-        note = shared_files_note(question, study_of(question, tmp_path))
+        note = note_of(question, tmp_path)
         assert note.startswith(told) and bool(note) == bool(told)
 
 

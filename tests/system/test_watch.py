@@ -334,7 +334,7 @@ def test_a_process_of_another_user() -> None:
         finally:
             process.kill()
     assert ended.returncode == 0 and not ended.stderr
-    assert f"{process.pid} sleep" in ended.stdout and "100%" in ended.stdout
+    assert f"{process.pid} sleep" in ended.stdout and " 100 % " in ended.stdout
     for missing in ("/proc/PID/io", "/proc/PID/syscall"):
         assert any(
             line.startswith("not readable") and missing in line

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.datasets import DatasetSpec, materialise
+from headrace.faults.throttle import Throttle, ThrottleOptions
 from headrace.profiles.steps import load
 from headrace.system.page_cache import drop_files
 from headrace.targets import TargetContext
@@ -210,6 +211,69 @@ def test_reads_of_an_emulated_disk(workspace: Workspace, context: TargetContext)
         assert verdict["advice"] is None
     finally:
         target.release(context)
+
+
+@pytest.mark.quiet  # shares of time: jobs of other tests would wait for the same CPUs
+@pytest.mark.usefixtures("needs_root")
+def test_reads_in_order_with_a_large_read_ahead(
+    workspace: Workspace, context: TargetContext
+) -> None:
+    """As disks of clouds have it: megabytes come at once, and most reads wait for nothing."""
+    target = made("block", image=str(workspace.place / "disk.img"), size="512 MiB")
+    limit = Throttle(ThrottleOptions.model_validate({"what": "throttle", "read_rate": "64 MB/s"}))
+    location = target.prepare(context)
+    try:
+        assert location.directory is not None
+        file = written(location.directory, 320 << 20)
+        number = file.stat().st_dev
+        queue = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/queue")
+        (queue / "read_ahead_kb").write_text("8192")
+        limit.inject(location, context.journal)
+        verdict, ended = why(workspace, sys.executable, "-c", IN_ORDER, str(file))
+    finally:
+        limit.lift()
+        target.release(context)
+    assert verdict["observation"]["accesses"][0]["place"]["read_ahead_bytes"] == 8 << 20
+    advice = verdict["advice"]
+    assert advice is not None and len(advice["changes"]) >= 2, ended.stderr
+    assert advice["present_s"] == pytest.approx(advice["measured_s"], rel=0.15), ended.stderr
+
+
+THREADS = """
+import os, random, sys, threading
+handle = os.open(sys.argv[1], os.O_RDONLY)
+os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_RANDOM)
+size = os.fstat(handle).st_size
+def read(seed):
+    chosen = random.Random(seed)
+    for _ in range(250):
+        os.pread(handle, 4096, chosen.randrange(size // 4096) * 4096)
+for each in (made := [threading.Thread(target=read, args=(n,)) for n in range(4)]): each.start()
+for each in made: each.join()
+"""
+
+
+@pytest.mark.quiet  # shares of time: jobs of other tests would wait for the same CPUs
+@pytest.mark.usefixtures("needs_root")
+def test_reads_of_several_threads_that_overlap(
+    workspace: Workspace, context: TargetContext
+) -> None:
+    """1000 reads at 250 per second take 4 s, whether four threads wait for them or one."""
+    target = made("block", image=str(workspace.place / "disk.img"), size="512 MiB")
+    limit = Throttle(ThrottleOptions.model_validate({"what": "throttle", "read_iops": 250}))
+    location = target.prepare(context)
+    try:
+        assert location.directory is not None
+        file = written(location.directory, 256 << 20)
+        limit.inject(location, context.journal)
+        verdict, ended = why(workspace, sys.executable, "-c", THREADS, str(file))
+    finally:
+        limit.lift()
+        target.release(context)
+    assert verdict["observation"]["accesses"][0]["waited_s"] > 2 * verdict["observation"]["wall_s"]
+    advice = verdict["advice"]
+    assert advice is not None and len(advice["changes"]) >= 2, ended.stderr
+    assert advice["present_s"] == pytest.approx(advice["measured_s"], rel=0.15), ended.stderr
 
 
 @pytest.mark.quiet  # shares of time

@@ -103,6 +103,20 @@ def test_what_is_no_whole_number_is_refused(wrong: Any) -> None:
             headrace.what_if("cms-tau-analysis-sample", slots=1, nodes=wrong)
 
 
+def test_jobs_that_share_files_are_told(tmp_path: Path) -> None:
+    """As on the what-if page: those that read the same file get it from memory."""
+    found = headrace.what_if("proof-bench-scan", drives="wd-wd3200bekt", slots=[1, 2])
+    assert found.note.startswith("This profile has the same files for up to 2 jobs at once: ")
+    assert found.note.replace("'", "&#x27;") in getattr(found, "_repr_html_")()  # noqa: B009
+    alone = headrace.what_if("proof-bench-scan", drives="wd-wd3200bekt", slots=1)
+    assert alone.note == ""
+    # A profile of one's own may say that its files are shared, too.
+    shared = (CATALOG / "profiles" / "proof-bench-scan.toml").read_text()
+    (tmp_path / "mine.toml").write_text(shared)
+    own = headrace.what_if(tmp_path / "mine.toml", drives="wd-wd3200bekt", slots=[1, 2])
+    assert own.note == found.note
+
+
 def test_what_cannot_be_simulated_is_said() -> None:
     for job, drives in (("no-such-job", ["wd-wd3200bekt"]), ("cms-tau-analysis", ["no-drive"])):
         with pytest.raises(StudyError):

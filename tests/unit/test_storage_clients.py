@@ -227,9 +227,9 @@ def test_requests_that_wait_for_a_fuse_server(silent_fuse: Path) -> None:
     assert rows[str(silent_fuse)] == seen == 2
 
 
-@pytest.mark.parametrize(("time_s", "said"), [(1.234, "123ms"), (0.0512, "5.1ms"), (0.0, "")])
+@pytest.mark.parametrize(("time_s", "said"), [(1.234, "123 ms"), (0.0512, "5.1 ms"), (0.0, "")])
 def test_the_time_of_slow_operations_has_no_exponent(time_s: float, said: str) -> None:
     counts = ClientCounts(read=Operations(10, 1_000_000, time_s))
     sample = NodeSample(0.0, 1.0, (), 0.0, clients=(ClientSample("/mnt", "nfs", counts, counts),))
     (told,) = view.clients(sample)
-    assert told == f"nfs /mnt: read 1.00MB/s 10/s {said}".rstrip(), told
+    assert told == f"nfs /mnt: read 1.00 MB/s 10/s {said}".rstrip(), told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
@@ -136,12 +137,11 @@ def test_files_that_are_synced_once_each_cannot_be_grouped() -> None:
 
 
 def test_what_is_not_reproduced_gets_no_advice() -> None:
-    """Two threads whose direct writes overlap: one after the other, they would take twice the
-    time."""
+    """A thread reads while another one writes: one after the other they take longer."""
     rows = [(n * 9 * MS, n * 9 * MS + 8 * MS, 0, Op.WRITE, 0, n << 12, 4096, 0) for n in range(100)]
-    second = [(start, end, 1, op, 1, *rest) for start, end, _, op, _, *rest in rows]
     past = RecordedFile("/data/file", 0, created=True, direct=True)
-    advice = advised(job(rows + second, past, replace(past, path="/data/second")))
+    reads = [(n * 9 * MS, n * 9 * MS + 4 * MS, 1, Op.READ, 1, n << 20, 4096, 0) for n in range(100)]
+    advice = advised(job(sorted(rows + reads), past, RecordedFile("/data/second", 100 << 20)))
     assert advice.error > 0.15
     assert not advice.changes
 
@@ -274,3 +274,69 @@ def test_a_large_answer_of_a_server_takes_its_time_once(answer_bytes: int) -> No
     advice = advise_requests(seen, recording)
     assert abs(advice.error) < 0.01
     assert any(change.name == "a local copy on a SATA SSD" for change in advice.changes)
+
+
+@pytest.mark.parametrize("slow_copies", [False, True])
+@pytest.mark.parametrize("length", [64 << 10, 1 << 20])
+def test_reads_in_order_far_ahead_of_which_is_read(length: int, slow_copies: bool) -> None:
+    """Of 16 MiB that come at once, with a read-ahead of 8 MiB, one read waits: the others were
+    taken for hits of the page cache, and reads that lost their CPU for the rate of the storage."""
+    place = replace(DISK, read_ahead_bytes=8 << 20)
+    at_once, rows, now = 16 << 20, list[Row](), 0
+    for offset in range(0, 640 << 20, length):
+        copy = length // 4 + (2 * MS if slow_copies and offset // length % 4 == 3 else 0)
+        lasted = copy if offset % at_once else 100 * MS
+        rows.append((now, now + lasted, 0, Op.READ, 0, offset, length, 0))
+        now += lasted
+    file = RecordedFile("/data/file", 640 << 20)
+    advice = advise(job(rows, file), place, {file.path: place}, measure=False)
+    assert abs(advice.error) < 0.1, advice
+    (ssd,) = [each for each in advice.changes if each.name == "an NVMe drive"]
+    assert advice.saved(ssd) > 0.4
+
+
+@pytest.mark.parametrize("lasted_us", [1000, 1600, 1900, 2400, 5000, 12000])
+def test_reads_at_random_take_their_time_whatever_it_is(lasted_us: int) -> None:
+    """Storage that took 1.6 ms was a disk, which takes 2.2 ms at least: 38 % off, so no advice."""
+    chosen, lasted = random.Random(1), lasted_us * 1000
+    rows = [
+        (n * lasted, (n + 1) * lasted, 0, Op.READ, 0, chosen.randrange(1 << 24) << 12, 4096, 0)
+        for n in range(400)
+    ]
+    assert abs(advised(job(rows, RecordedFile("/data/file", 1 << 36))).error) < 0.06
+
+
+def of_threads(threads: int, count: int, op: Op, lasted_ns: int, length: int) -> Recording:
+    """Return a job whose threads call at the same time, each at places of its own."""
+    rows = sorted(
+        (n * lasted_ns + thread * 1000, (n + 1) * lasted_ns, thread, op, 0,
+         ((n * threads + thread) * 77 % 1009) << 26, length, 0)
+        for n in range(count) for thread in range(threads)
+    )  # fmt: skip
+    file = RecordedFile("/data/file", 1009 << 26, direct=op == Op.WRITE)
+    return job(rows, file)
+
+
+@pytest.mark.parametrize("op", [Op.READ, Op.WRITE])
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_time_in_which_several_threads_wait_counts_once(threads: int, op: Op) -> None:
+    """Eight threads waited eight times as long as the program ran."""
+    recording = of_threads(threads, 80, op, 12 * MS, 4096)
+    advice = advised(recording)
+    assert advice.trusted, advice
+    assert {each.name for each in advice.changes} >= {"a SATA SSD"}
+
+
+def test_streams_of_several_threads_share_the_rate() -> None:
+    """Of four files that are read in order at the same time each has a quarter of the rate."""
+    length, rows = 1 << 20, list[Row]()
+    for n in range(100):
+        for thread in range(4):
+            start = n * 40 * MS + thread * 1000
+            rows.append((start, (n + 1) * 40 * MS, thread, Op.READ, thread, n * length, length, 0))
+    files = [RecordedFile(f"/data/{number}", 100 << 20) for number in range(4)]
+    found = recorded_times(job(sorted(rows), *files), [0, 1, 2, 3], 128 << 10)
+    assert found.rate_bytes_per_s == pytest.approx(4 * length / 40e-3, rel=0.05)
+    places = {file.path: FAST for file in files}
+    advice = advise(job(sorted(rows), *files), FAST, places, measure=False)
+    assert advice.trusted, advice

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import random
 import subprocess
 import sys
 import time
@@ -11,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.system.accounting import delays_misplaced
+from headrace.system.accounting import Times, delays_misplaced
 from headrace.system.wait_channels import WaitChannel, channel_of
 from headrace.verdict.doing import TreeLook, doing
 from headrace.watching import FoundJob
+from headrace.watching.awake import AwakeSamples
 from headrace.watching.job import JobMeter
 from headrace.watching.ledger import State
 from headrace.watching.process import read_processes
@@ -117,8 +119,11 @@ def test_kernels_that_count_waits_in_another_thread(
     assert delays_misplaced(release, features) == misplaced
 
 
+@pytest.mark.parametrize("samples", [1000, 10])  # 10: among many jobs
 @pytest.mark.parametrize(("misplaced", "believed"), [(True, False), (False, True)])
-def test_samples_bound_the_wait_for_a_cpu_of_a_watched_job(misplaced: bool, believed: bool) -> None:
+def test_samples_bound_the_wait_for_a_cpu_of_a_watched_job(
+    misplaced: bool, believed: bool, samples: int
+) -> None:
     """Linux 6.18 may count sleep as a run queue: a sleeper waited for a CPU."""
     core = str(min(os.sched_getaffinity(0)))
     spin = ["taskset", "-c", core, sys.executable, "-S", "-c", "while True: pass"]
@@ -126,10 +131,12 @@ def test_samples_bound_the_wait_for_a_cpu_of_a_watched_job(misplaced: bool, beli
         found = FoundJob("job", "job", frozenset({job.pid}), follow=True)
         meter = JobMeter(found, None, misplaced=misplaced)
         try:
-            waited_s = 0.0
+            waited_s, moment = 0.0, 0
             for _ in range(100):
                 meter.join([job.pid])
-                meter.states[State(None)] += 1000  # all of them show sleep
+                for _ in range(samples):  # all of them show sleep
+                    moment += 1
+                    meter.add_sample(State(None), moment)
                 readings, _ = read_processes([*meter.processes.values()], False, False)
                 waited_s = (
                     meter.look(time.monotonic_ns(), readings, []).total.spent.wait_cpu_ns / 1e9
@@ -142,3 +149,20 @@ def test_samples_bound_the_wait_for_a_cpu_of_a_watched_job(misplaced: bool, beli
             for each in (job, other):
                 each.kill()
     assert (waited_s > 0.5) == believed, waited_s
+
+
+@pytest.mark.parametrize("threads", [1, 8, 16])
+def test_threads_that_wake_up_together_are_seen_together(threads: int) -> None:
+    """They wait for a CPU for a quarter of the time, all at once: samples of one moment say the
+    same, and took up to a seventh of it away."""
+    chance, awake, waited_ns, given_ns = random.Random(1), AwakeSamples(), 0, 0
+    for look in range(400):
+        moments = 96 // threads
+        for moment in range(moments):
+            waiting = chance.random() < 0.25
+            for _ in range(threads):
+                awake.add(look * moments + moment, awake=waiting)
+        spent = Times(0, round(0.25 * threads * 1e9), 0)
+        waited_ns += spent.wait_cpu_ns
+        given_ns += awake.believed(spent, threads * 1_000_000_000).wait_cpu_ns
+    assert given_ns > 0.98 * waited_ns, given_ns / waited_ns

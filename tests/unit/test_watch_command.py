@@ -23,10 +23,13 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace.analysis.find import find
+from headrace.analysis.gate import as_json as gate_json
+from headrace.analysis.history import history
 from headrace.analysis.read import read as read_records
+from headrace.cli.compare import compare
 from headrace.cli.watch import watch
 from headrace.errors import CannotRecordError, HeadraceError, RefusedError, UsageError
-from headrace.library import resume
+from headrace.library import gate, resume
 from headrace.system.accounting import Times
 from headrace.system.waiting import wait_until
 from headrace.watching import FoundJob, Watcher, finder_kinds
@@ -67,8 +70,28 @@ def test_a_table_of_80_columns_and_its_sources(
     watch(pid=[str(sleeper.pid)], interval="0.2 s", once=True)
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].startswith("job ") and max(map(len, lines)) <= 80
-    assert lines[2].startswith(f"{sleeper.pid} sleep") and "100%" in lines[2]
+    assert lines[2].startswith(f"{sleeper.pid} sleep") and " 100 % " in lines[2]
     assert any(line.startswith("source: ") for line in lines)
+
+
+CLIENT = "import socket; socket.create_connection(('127.0.0.1', {port})).recv(1)"
+
+
+def test_a_long_name_and_a_long_place_leave_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    """A row had 83: the end of a name of a server takes more room than that of a disk."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        argv = [sys.executable, "-m", "timeit", CLIENT.format(port=port)]
+        with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as client:
+            try:
+                connection, _ = server.accept()
+                with connection:
+                    watch(pid=[str(client.pid)], interval="0.5 s", once=True)
+            finally:
+                client.kill()
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80, lines
+    assert f".1:{port}" in lines[2] and "python -m" in lines[2][:20]
 
 
 @pytest.mark.parametrize(
@@ -246,6 +269,8 @@ def test_batch_jobs_are_found_by_what_their_processes_have(tmp_path: Path) -> No
         ),
         ("/user.slice/user-1000.slice/session-3.scope", "session-3.scope"),
         ("/system.slice/cron.service", "cron.service"),
+        ("/lxc.payload.web/system.slice/cron.service", "cron.service in lxc.payload.web"),
+        ("/user.slice/user-1000.slice/user@1000.service/app.slice/a.service", "user@1000.service"),
         ("/", "session 7"),
     ],
 )
@@ -544,3 +569,38 @@ def test_a_file_that_is_sent_is_what_is_waited_for(tmp_path: Path) -> None:
     for end in ends:
         os.close(end)
     assert seen[0] == seen[1] and seen[0].wait is not None
+
+
+def recorded(folder: Path, jobs: int) -> Path:
+    """Record four windows of so many jobs that compute half of the time."""
+    half = "import time\nwhile True:\n e = time.process_time() + .01\n"
+    half += " while time.process_time() < e: pass\n time.sleep(.01)"
+    started = [subprocess.Popen([sys.executable, "-c", half]) for _ in range(jobs)]
+    try:
+        finder = PidFinder([str(each.pid) for each in started])
+        with Watcher(finder) as watcher, Recorder(folder, 0.3) as recorder:
+            for _ in range(4):
+                recorder.add(watcher.watch(0.3))
+    finally:
+        for each in started:
+            each.kill()
+            each.wait()
+    return folder
+
+
+def test_windows_with_other_numbers_of_jobs_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With --all a day hardly ever has as many jobs as another."""
+    monday, tuesday = recorded(tmp_path / "monday", 1), recorded(tmp_path / "tuesday", 3)
+    compare(monday, tuesday)
+    told = " ".join(capsys.readouterr().out.split())
+    assert "A has 1, B has 3 jobs per window" in told and "node, watched" in told
+    found = gate(tuesday, monday, metric="efficiency", tolerance=0.9)
+    assert [(cell.difference.slots, cell.difference.a.n) for cell in found.cells] == [(None, 4)]
+    assert json.loads(gate_json(found))["cells"][0]["slots"] is None
+    (efficiency,) = [
+        each for each in history([read_records(monday), read_records(tuesday)]).cells
+        if each.metric == "efficiency"
+    ]  # fmt: skip
+    assert [point.run for point in efficiency.points] == [0, 1]

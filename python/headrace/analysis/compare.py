@@ -130,6 +130,11 @@ def _warnings(a: _Cells, b: _Cells, environment: list[EnvironmentDifference]) ->
     ]
     if a.records.header.study_hash != b.records.header.study_hash:
         warnings.append("the studies are not the same; only cells of the same names are compared")
+    if a.numbers_of_jobs and b.numbers_of_jobs and a.numbers_of_jobs != b.numbers_of_jobs:
+        warnings.append(
+            "windows with different numbers of jobs are compared: A has "
+            f"{a.numbers_of_jobs}, B has {b.numbers_of_jobs} jobs per window"
+        )
     if a.provenance != b.provenance:
         warnings.append(
             f"A is {a.provenance_text}, B is {b.provenance_text}: compared because it was forced"
@@ -141,10 +146,17 @@ def _warnings(a: _Cells, b: _Cells, environment: list[EnvironmentDifference]) ->
     return warnings
 
 
+def comparable_rows(records: Records) -> Any:
+    """Return the valid trials. Windows of a watch have as many jobs as ran then: their slots are
+    None, so that they are one cell."""
+    rows = valid_trials(records)
+    return rows.assign(slots=None) if records.watched else rows
+
+
 def cells_of(rows: Any) -> dict[str, np.ndarray]:
     """Return cell as text -> positions of its trials, in the order of levels and then of slots.
 
-    Factors that do not apply to a cell are left out of the text.
+    Factors that do not apply to a cell, and slots that are None, are left out of the text.
     """
     found: dict[str, list[int]] = {}
     places: dict[str, tuple[str, str, list[tuple[str, bool, float, str]], int]] = {}
@@ -160,9 +172,11 @@ def cells_of(rows: Any) -> dict[str, np.ndarray]:
             f"{name} {level if isinstance(level, str) else json.dumps(level)}"
             for name, level in varied.items()
         ]
-        text = ", ".join([target, workload, f"slots {slots}", *words])
+        at = [] if slots is None else [f"slots {slots}"]
+        text = ", ".join([target, workload, *at, *words])
         found.setdefault(text, []).append(position)
-        places[text] = (target, workload, [_level_key(*each) for each in varied.items()], slots)
+        keys = [_level_key(*each) for each in varied.items()]
+        places[text] = (target, workload, keys, slots or 0)
     # Trials are recorded in random order.
     return {text: np.array(found[text]) for text in sorted(found, key=places.__getitem__)}
 
@@ -190,13 +204,21 @@ class _Cells:
     @classmethod
     def of(cls, records: Records, options: FindOptions) -> _Cells:
         """Raise RefusedError if there is no valid trial."""
-        rows = valid_trials(records)
+        rows = comparable_rows(records)
         if not len(rows):
             raise IncomparableError(f"{records.root} has no valid trial to compare")
         metrics = trial_metrics(rows, options.price)
         provenance = sorted(set(rows["provenance"]))
         of_metric = metric_provenance(rows, options.price)
         return cls(records, rows, metrics, cells_of(rows), provenance, of_metric)
+
+    @property
+    def numbers_of_jobs(self) -> str:
+        """Jobs of the windows of a watch, `2 to 4`; empty for the trials of a study."""
+        if not self.records.watched:
+            return ""
+        least, most = int(self.rows["jobs"].min()), int(self.rows["jobs"].max())
+        return str(least) if least == most else f"{least} to {most}"
 
     @property
     def provenance_text(self) -> str:
@@ -278,11 +300,12 @@ def _difference(pair: _Pair, confidence: float, joint: float) -> Difference:
     levels = {
         name: level for name, level in first["levels"].items() if name not in ("target", "workload")
     }
+    slots = None if first["slots"] is None else int(first["slots"])
     return Difference(
         target=first["target"],
         workload=first["workload"],
-        levels={**levels, "slots": int(first["slots"])},
-        slots=int(first["slots"]),
+        levels=levels if slots is None else {**levels, "slots": slots},
+        slots=slots,
         metric=pair.metric,
         a=replace(mean_of(a.values, a.trials, confidence, highest), provenance=a.provenance),
         b=replace(mean_of(b.values, b.trials, confidence, highest), provenance=b.provenance),

@@ -531,7 +531,8 @@ class Difference:
     target: str
     workload: str
     levels: dict[str, object]
-    slots: int
+    slots: int | None
+    """None for the windows of a watch, whatever the number of their jobs."""
     metric: str
     a: Estimate
     b: Estimate

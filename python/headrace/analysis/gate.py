@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from headrace.analysis.compare import cells_of, compare
+from headrace.analysis.compare import cells_of, comparable_rows, compare
 from headrace.analysis.find import FindOptions
 from headrace.analysis.findings import Comparison, Difference
 from headrace.analysis.metrics import trial_metrics, valid_trials
@@ -102,7 +102,7 @@ def gate(
     order = get_args(GateVerdict)
     cells = [GatedCell(each, verdict_of(each, tolerance)) for each in comparison.differences]
     cells.sort(key=lambda cell: (order.index(cell.verdict), -abs(cell.change)))
-    common = len(cells_of(valid_trials(baseline))) - len(comparison.only_a)
+    common = len(cells_of(comparable_rows(baseline))) - len(comparison.only_a)
     return Gate(comparison, tuple(cells), tolerance, _unusable(results), common - len(cells))
 
 

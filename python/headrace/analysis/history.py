@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.analysis.compare import cells_of, environment_differences, mean_of
+from headrace.analysis.compare import cells_of, comparable_rows, environment_differences, mean_of
 from headrace.analysis.environment import flat
 from headrace.analysis.find import FindOptions
 from headrace.analysis.findings import Difference, EnvironmentDifference, Estimate
@@ -20,7 +20,6 @@ from headrace.analysis.metrics import (
     headline_metric,
     secondary_metrics,
     trial_metrics,
-    valid_trials,
 )
 from headrace.analysis.read import Records
 from headrace.errors import HeadraceError
@@ -166,7 +165,7 @@ def _values(
     options = FindOptions.of_records(records)
     if wanted is not None:
         options = replace(options, metric=wanted)
-    rows: Any = valid_trials(records)
+    rows: Any = comparable_rows(records)
     if not len(rows):
         return []
     values: Any = trial_metrics(rows, options.price)

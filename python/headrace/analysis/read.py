@@ -26,7 +26,7 @@ from headrace.metrics import provenances_of, uncertainties_of, values_of
 from headrace.plan.trial import Plan
 from headrace.records.energy_basis import basis_of
 from headrace.records.plan_file import read_plan
-from headrace.records.store import RETRIED, ResultsHeader, read_header
+from headrace.records.store import RETRIED, WATCHED, ResultsHeader, read_header
 from headrace.records.sums import SUMMED, WINDOWED
 from headrace.records.tables import read_table
 from headrace.records.trial_record import NODE_LOST, JsonObject, TrialRecord, decode
@@ -106,6 +106,15 @@ class Records:
             return tomllib.loads((self.root / "study.toml").read_text())
         except (OSError, ValueError):
             return {}
+
+    @cached_property
+    def watched(self) -> bool:
+        """Whether the trials are windows of a watch: as many jobs as ran then, not as many as a
+        study wants."""
+        try:
+            return (self.root / "study.toml").read_text().startswith(WATCHED)
+        except (OSError, ValueError):
+            return False
 
     @property
     def invalid(self) -> tuple[str, ...]:

@@ -33,9 +33,9 @@ from headrace.records.trial_record import RECORD_SCHEMA, SCHEMAS_READ, TrialReco
 from headrace.system.claims import in_use
 
 RETRIED = "retried"
+"""Subfolder of a results folder with the records of trials that were run again."""
 WATCHED = "# Written by headrace watch"
 """How the study of a watch begins."""
-"""Subfolder of a results folder with the records of trials that were run again."""
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,17 @@ def cell_text(difference: Difference) -> str:
     return f"{difference.target}, {difference.workload}{f': {levels}' if levels else ''}"
 
 
+def slots_text(difference: Difference) -> str:
+    """Return the number of slots, `any` for windows of a watch."""
+    return "any" if difference.slots is None else str(difference.slots)
+
+
+def _cell_and_slots(difference: Difference) -> str:
+    if difference.slots is None:
+        return cell_text(difference)
+    return f"{cell_text(difference)}, {wording.plural(difference.slots, 'slot')}"
+
+
 def verdict(difference: Difference) -> str:
     """Return what the interval of the ratio shows, in a few words."""
     if not difference.different:
@@ -70,8 +81,7 @@ def headline(comparison: Comparison) -> list[str]:
             f"{title}: B is better in {wins['b']}, A in {wins['a']} of "
             f"{wording.plural(len(mine), 'cell')}; the largest "
             f"difference is {'+' if change > 0 else ''}{number(change, 2)}\u202f% from A to B "
-            f"({cell_text(largest)}, "
-            f"{wording.plural(largest.slots, 'slot')})."
+            f"({_cell_and_slots(largest)})."
         )
     return sentences
 
@@ -81,7 +91,7 @@ def _row(difference: Difference, provenance: str) -> dict[str, object]:
     effect, ratio = difference.effect_size, difference.ratio
     return {
         "cell": cell_text(difference),
-        "slots": difference.slots,
+        "slots": slots_text(difference),
         "metric": shown.title,
         "a": tables.value(difference.a, shown, difference.a.provenance or provenance, unit=True),
         "b": tables.value(difference.b, shown, difference.b.provenance or provenance, unit=True),
@@ -142,7 +152,7 @@ def _metric_table(name: str, differences: list[Difference]) -> TextTable:
         interval = interval_text(each.ratio, RATIO)
         table.add_row(
             escape(cell_text(each)),
-            str(each.slots),
+            slots_text(each),
             value_text(each.a, shown),
             value_text(each.b, shown),
             value_text(each.ratio, RATIO) + (f"\n{interval}" if interval else ""),
@@ -175,7 +185,7 @@ def _figures(comparison: Comparison) -> list[dict[str, object]]:
         )
         rows = [
             (
-                f"{cell_text(d)}, {wording.plural(d.slots, 'slot')}",
+                _cell_and_slots(d),
                 d.ratio,
                 verdict(d),
                 d.better if d.different else "",

@@ -9,7 +9,7 @@ from headrace.analysis.compare import ENVIRONMENTS_BELOW
 from headrace.analysis.gate import Gate, GatedCell, GateVerdict
 from headrace.metrics.shown import show
 from headrace.report import wording
-from headrace.report.comparison import cell_text
+from headrace.report.comparison import cell_text, slots_text
 from headrace.report.numbers import number, value_text
 from headrace.report.text_table import TextTable, WholeText
 
@@ -121,7 +121,7 @@ def _print_table(metric: str, cells: list[GatedCell], console: Console) -> None:
         table.add_row(
             f"[{_STYLES[cell.verdict]}]{cell.verdict}[/{_STYLES[cell.verdict]}]",
             escape(cell_text(each)),
-            str(each.slots),
+            slots_text(each),
             value_text(each.a, shown),
             value_text(each.b, shown),
             change_text(cell),

@@ -15,6 +15,7 @@ from headrace.catalog import names
 from headrace.decision.candidates import ASSUMED_MODEL_ERROR
 from headrace.errors import RefusedError, as_word
 from headrace.offers import catalog_price
+from headrace.profiles.shared_files import shared_files_note
 from headrace.report.numbers import number
 from headrace.serving import pages
 from headrace.serving.access import Visitors
@@ -34,7 +35,6 @@ from headrace.serving.what_if_study import (
     WrongValueError,
     question_of,
     recorded_profiles,
-    shared_files_note,
     study_of,
     workloads_of_results,
 )
@@ -85,7 +85,8 @@ class WhatIfPages:
         question = question_of(request.query_params)
         study = study_of(question, self._root)
         measured, title = self._measured(question)
-        note = shared_files_note(question, study)
+        jobs = question.nodes * question.most_slots
+        note = shared_files_note(study.text, study.base, jobs)
         run = self._worker.ask(study.text, str(study.base))
 
         def look() -> Look:

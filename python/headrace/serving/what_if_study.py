@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from headrace.catalog import entry, names
+from headrace.catalog import names
 from headrace.errors import UsageError
-from headrace.report.wording import plural
 from headrace.serving.folders import files_below, inside, named_folder
 from headrace.serving.what_if_site import in_study, inline, named_from_anywhere, site_lines
 from headrace.workloads import kinds
@@ -159,31 +158,6 @@ def study_of(question: Question, root: Path) -> WrittenStudy:
         f"nodes = {question.nodes}", "",
     ]  # fmt: skip
     return WrittenStudy("\n".join(lines), base)
-
-
-def shared_files_note(question: Question, study: WrittenStudy) -> str:
-    """Return that jobs share files, when the job has too few; else an empty text.
-
-    The number of the user's own files, and of recorded ones, is not known here.
-    """
-    kind, _, name = question.job.partition("/")
-    jobs = question.nodes * question.most_slots
-    job = tomllib.loads(study.text)["workload"]["job"]
-    data = job.get("data")
-    files = data.get("files") if isinstance(data, dict) else None  # pyright: ignore
-    has = f"This job's study has {plural(files, 'file')}" if isinstance(files, int) else ""
-    if kind == "catalog":
-        sets = [each for each in entry("profiles", name).table.files if each.share != "new"]
-        files = min((each.count for each in sets if each.count), default=None)
-        has = f"This profile has {files} files"
-        if any(each.share == "shared" for each in sets):
-            files, has = 1, "This profile has the same files"
-    if jobs == 1 or not isinstance(files, int) or files >= jobs:
-        return ""
-    return (
-        f"{has} for up to {jobs} jobs at once: jobs that read the same file get it from memory, "
-        "so more of them look faster than with data of their own."
-    )
 
 
 def _storage(question: Question, medium: str) -> list[str]:

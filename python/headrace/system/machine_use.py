@@ -26,10 +26,10 @@ from headrace.system.process_scan import (
     Key,
     ProcessUse,
     family_of,
-    program_name,
     read_processes,
     spent_ns,
 )
+from headrace.system.program_names import program_name
 
 
 @dataclass(frozen=True)

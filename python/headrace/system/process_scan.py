@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -169,34 +168,3 @@ def family_of(
             if key[0] != alone:
                 waiting.extend(children.get(key[0], ()))
     return family
-
-
-_INTERPRETER = re.compile(r"(python|perl|ruby|node|java|bash|sh|dash|zsh|Rscript)[0-9.]*")
-
-
-def program_name(pid: int, short: str) -> str:
-    """Return the program's name, with the script that an interpreter runs.
-
-    Arguments are left out because they may be secret. `short` is the kernel's name of the process,
-    returned when its command line cannot be read or names something else. What a terminal would
-    obey, such as ESC, is a `?`.
-    """
-    return "".join(each if each.isprintable() else "?" for each in _program_name(pid, short))
-
-
-def _program_name(pid: int, short: str) -> str:
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return short
-    argv = [word.decode(errors="replace") for word in words if word.strip()]
-    if not argv:
-        return short
-    name = Path(argv[0].split()[0]).name.rstrip(":")
-    if _INTERPRETER.fullmatch(name) is None:
-        # A process can overwrite its command line; the kernel's name is used then.
-        return name if name.startswith(short[:15]) else short
-    script = argv[1] if len(argv) > 1 else "-"
-    if script == "-m" and len(argv) > 2:
-        return f"{name} -m {argv[2]}"
-    return name if script.startswith("-") else f"{name} {Path(script).name}"

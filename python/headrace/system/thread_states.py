@@ -16,7 +16,7 @@ from headrace.system.accounting import Times
 from headrace.system.wait_channels import channel_of
 
 _ENDED = frozenset("ZXx")
-_SAMPLES_ENOUGH = 50
+SAMPLES_ENOUGH = 50
 """So many bound the time on run queues."""
 _LITTLE = 0.01
 """Share of the wall time; less time asleep than this needs no samples of it."""
@@ -59,7 +59,7 @@ def queued_ns(used: Times, lived_ns: int, awake: float, samples: int) -> int:
     `used` has its counts, `lived_ns` is the lifetime of all threads, and `awake` the share of
     samples that showed a thread that ran or could run: they bound it to three standard deviations.
     """
-    if samples < _SAMPLES_ENOUGH:
+    if samples < SAMPLES_ENOUGH:
         return used.wait_cpu_ns
     deviation = math.sqrt(max(0.0, awake * (1 - awake)) / samples)
     most_ns = lived_ns * (awake + 3 * deviation + 3 / samples) - used.run_ns

@@ -46,6 +46,18 @@ def waited(steps: Steps, files: Sequence[RecordedFile]) -> npt.NDArray[np.bool_]
     return steps.end_ns - steps.start_ns > cached_most_ns(copied)
 
 
+def counted_once_ns(begin_ns: Ints, end_ns: Ints) -> npt.NDArray[np.float64]:
+    """Return how much of the time belongs to each interval if time in several is shared among them:
+    the sum is the time in which there was any."""
+    times = np.concatenate([begin_ns, end_ns])
+    order = np.argsort(times, kind="stable")
+    at_once = np.cumsum(np.where(order < len(begin_ns), 1, -1))[:-1]
+    spans = np.diff(times[order]) / np.maximum(at_once, 1) * (at_once > 0)
+    reached = np.empty(len(times), np.float64)
+    reached[order] = np.concatenate([[0.0], np.cumsum(spans)])[: len(times)]
+    return reached[len(begin_ns) :] - reached[: len(begin_ns)]
+
+
 def jumps(steps: Steps) -> npt.NDArray[np.bool_]:
     """Return which steps begin elsewhere than where the one before, of the same file, ended."""
     found = np.ones(len(steps), bool)

@@ -7,13 +7,15 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from headrace.profiles.steps import Recording
+from headrace.profiles.steps import Ints, Recording, Steps
 from headrace.profiles.summary import is_read
 from headrace.system.direct_reads import ALIGNMENT, timed_direct_reads
-from headrace.verdict.calls import jumps, waited
+from headrace.verdict.calls import counted_once_ns, jumps, waited
 from headrace.verdict.observation import StoragePlace
 
 _LEAST = 20
@@ -22,6 +24,9 @@ _OWN_LIMIT_S = 0.5
 _OWN_RANDOM = 64
 _OWN_SEQUENTIAL = 16
 _OWN_PIECE = 1 << 20
+READ_AHEADS = 4
+"""Reads wait once in two sizes of the read-ahead, while one is used and one is on its way: so many
+sizes have a wait for certain, and move at the rate of the drive."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +47,24 @@ class ReadTimes:
     """Reads that were made to learn it, after the program."""
 
 
-def recorded_times(recording: Recording, files: Sequence[int]) -> ReadTimes:
-    """Return what the program's own reads of these files show; pure."""
+def recorded_times(
+    recording: Recording, files: Sequence[int], read_ahead_bytes: int = 0
+) -> ReadTimes:
+    """Return what the program's own reads of these files show; pure.
+
+    `read_ahead_bytes`: of their device. So much and more comes at once after a wait, and is then
+    read as fast as it can be copied.
+    """
     steps = recording.steps.take(is_read(recording.steps) & np.isin(recording.steps.file, files))
     slow, jumped = waited(steps, recording.files), jumps(steps)
     direct = np.array([file.direct for file in recording.files] or [False])[steps.file]
+    # They are simulated one after the other, also those that several threads made at once.
+    once = np.zeros(len(steps), np.float64)
+    once[slow] = counted_once_ns(steps.start_ns[slow], steps.end_ns[slow])
     found = ReadTimes()
     chosen = slow & jumped
     if int(chosen.sum()) >= _LEAST:
-        lasted = (steps.end_ns - steps.start_ns)[chosen]
+        lasted = once[chosen]
         found = replace(
             found,
             random_s=float(lasted.mean()) * 1e-9,
@@ -59,34 +73,65 @@ def recorded_times(recording: Recording, files: Sequence[int]) -> ReadTimes:
         )
     chosen = slow & direct & ~jumped
     if int(chosen.sum()) >= _LEAST:
-        lasted = (steps.end_ns - steps.start_ns)[chosen]
+        lasted = once[chosen]
         found = replace(
             found,
             direct_s=float(lasted.mean()) * 1e-9,
             direct_bytes=float(steps.length[chosen].mean()),
         )
-    # Between two waits in order the drive was busy with the bytes between them: it reads ahead.
-    rates: list[float] = []
-    weights: list[int] = []
-    for file in np.unique(steps.file).tolist():
-        own = np.flatnonzero(steps.file == file)
-        runs = np.cumsum(jumped[own])
-        total = np.cumsum(steps.length[own])
-        waits = np.flatnonzero(slow[own])
-        same = runs[waits[1:]] == runs[waits[:-1]]
-        elapsed = np.diff(steps.end_ns[own][waits])[same]
-        moved = np.diff(total[waits])[same]
-        if recording.files[file].direct:  # nothing is read ahead: it moves in the call alone
-            elapsed = (steps.end_ns - steps.start_ns)[own][waits][1:][same]
-        used = (elapsed > 0) & (moved > 0)
-        rates += (moved[used] / elapsed[used] * 1e9).tolist()
-        weights += moved[used].tolist()
-    if len(rates) >= _LEAST:
-        order = np.argsort(rates)
-        reached = np.cumsum(np.array(weights)[order])
-        middle = order[int(np.searchsorted(reached, reached[-1] / 2))]
-        found = replace(found, rate_bytes_per_s=rates[int(middle)])
-    return found
+    return replace(found, rate_bytes_per_s=_rate(recording, steps, read_ahead_bytes))
+
+
+class _Stretches(NamedTuple):
+    """Reads in order of one file from one wait to the next, in which the drive was busy with them:
+    it reads ahead."""
+
+    begin_ns: Ints
+    end_ns: Ints
+    bytes: Ints
+    is_first: npt.NDArray[np.bool_]
+    """Whether a piece begins: what is read ahead at once moves in one piece."""
+
+
+def _rate(recording: Recording, steps: Steps, read_ahead_bytes: int) -> float | None:
+    """Return the rate of reads in order in bytes per second: the median of pieces, by bytes.
+
+    None if there are too few waits.
+    """
+    found = [
+        _stretches(recording, steps.take(steps.file == file), read_ahead_bytes)
+        for file in np.unique(steps.file).tolist()
+    ]
+    if sum(len(each.bytes) for each in found) < _LEAST:
+        return None
+    begin, end, moved, is_first = (np.concatenate(each) for each in zip(*found, strict=True))
+    # Files that are read at the same time share it.
+    elapsed = counted_once_ns(begin, end)
+    edges = np.flatnonzero(is_first)
+    moved, elapsed = np.add.reduceat(moved, edges), np.add.reduceat(elapsed, edges)
+    rates = moved / np.maximum(elapsed, 1.0) * 1e9
+    order = np.argsort(rates)
+    reached = np.cumsum(moved[order])
+    return float(rates[order[int(np.searchsorted(reached, reached[-1] / 2))]])
+
+
+def _stretches(recording: Recording, steps: Steps, read_ahead_bytes: int) -> _Stretches:
+    """Return the stretches of one file, whose reads `steps` are."""
+    runs = np.cumsum(jumps(steps))
+    total = np.cumsum(steps.length)
+    waits = np.flatnonzero(waited(steps, recording.files))
+    last, this = waits[:-1], waits[1:]
+    direct = recording.files[int(steps.file[0])].direct
+    # Past the page cache nothing is read ahead: data moves in the call alone.
+    begin = steps.start_ns[this] if direct else steps.end_ns[last]
+    end, moved = steps.end_ns[this], total[this] - total[last]
+    used = (runs[this] == runs[last]) & (end > begin) & (moved > 0)
+    is_first = np.ones(int(used.sum()), bool)
+    if read_ahead_bytes and not direct:
+        piece = total[last] // (READ_AHEADS * read_ahead_bytes)
+        of = np.column_stack([runs[last], piece])[used]
+        is_first[1:] = (of[1:] != of[:-1]).any(axis=1)
+    return _Stretches(begin[used], end[used], moved[used], is_first)
 
 
 def completed(times: ReadTimes, path: Path, place: StoragePlace) -> ReadTimes:

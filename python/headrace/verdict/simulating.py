@@ -30,7 +30,7 @@ from headrace.targets.scenario import host
 from headrace.verdict.advice import Advice, SimulatedChange
 from headrace.verdict.calls import jumps, waited
 from headrace.verdict.observation import StoragePlace
-from headrace.verdict.present import ReadTimes, completed, recorded_times
+from headrace.verdict.present import READ_AHEADS, ReadTimes, completed, recorded_times
 from headrace.verdict.variants import Variant, alternatives, memories, with_memory
 from headrace.verdict.volumes import CALL_S, at_once, present_volume
 from headrace.verdict.writes import (
@@ -42,7 +42,7 @@ from headrace.verdict.writes import (
 )
 
 _REGION = 2 << 20
-"""Reads in order are hits of the page cache, or not, in pieces of this size."""
+"""Reads in order are hits of the page cache, or not, in pieces of this size at least."""
 _STEPS_MOST = 3_000_000
 _MAPPED_MOST = 0.1
 _NO_COPY = 1e15
@@ -68,11 +68,14 @@ def advise(
     reads = recording.steps.take(is_read(recording.steps) & np.isin(recording.steps.file, files))
     writes = recorded_writes(recording, files)
     _check(reads, writes, len(recording.steps))
-    times = recorded_times(recording, files)
+    ahead = place.read_ahead_bytes or 0
+    times = recorded_times(recording, files, ahead)
     if measure and not writes.most:
         most_read = max(files, key=lambda number: int(reads.length[reads.file == number].sum()))
         times = completed(times, Path(recording.files[most_read].path), place)
-    kept = replace(recording, steps=recording.steps.take(_kept(recording, files)), cpu_wait_ns=0)
+    kept = replace(
+        recording, steps=recording.steps.take(_kept(recording, files, ahead)), cpu_wait_ns=0
+    )
     present = present_volume(place, times, writes, _copies(kept)[0])
     others = alternatives(place, present, times, kept, writes)
     if memory_bytes:
@@ -124,12 +127,14 @@ def _check(reads: Steps, writes: WriteTimes, steps: int) -> None:
         raise HeadraceError("it reads through maps, whose waits have no recorded times")
 
 
-def _kept(recording: Recording, files: Sequence[int]) -> npt.NDArray[np.bool_]:
+def _kept(
+    recording: Recording, files: Sequence[int], read_ahead_bytes: int
+) -> npt.NDArray[np.bool_]:
     """Return which steps are simulated: those on the place whose data was not in the page cache.
 
     The time of the others stays as it was. A read elsewhere tells by its own time; reads in order
-    are hits of read-ahead if a read of the same piece waited. Syncs that did not wait had nothing
-    to write.
+    are hits of read-ahead if a read of the same piece waited. Pieces are larger than what is read
+    ahead at once. Syncs that did not wait had nothing to write.
     """
     steps = recording.steps
     kept = np.isin(steps.file, files) & (steps.op != Op.MAPPED_READ)
@@ -142,7 +147,7 @@ def _kept(recording: Recording, files: Sequence[int]) -> npt.NDArray[np.bool_]:
     order = np.lexsort((reads.start_ns, reads.file))
     run = np.empty(len(reads), np.int64)
     run[order] = np.cumsum(jumped[order])
-    keys = np.column_stack([run, reads.offset // _REGION])
+    keys = np.column_stack([run, reads.offset // max(_REGION, READ_AHEADS * read_ahead_bytes)])
     _, group = np.unique(keys, axis=0, return_inverse=True)
     group = group.reshape(-1)
     cold = np.zeros(int(group.max(initial=-1)) + 1, bool)

@@ -16,8 +16,9 @@ from headrace.verdict.present import ReadTimes
 from headrace.verdict.writes import WriteTimes
 
 _DISK = "sata-7200-500gb"
-_DISK_LEAST_S = 1.5e-3
-"""A block device that takes longer for a random read is a disk, whatever it says."""
+_DISK_LEAST_S = 2.2e-3
+"""A block device that takes longer for a random read is a disk, whatever it says. A disk with the
+shortest seek and half a revolution at 15 000 rpm takes no less."""
 READ_AHEAD = 128 << 10
 CALL_S = 1e-6
 """CPU time of a call in the simulation (`call_ns` of a host), besides the copy."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from headrace.profiles.steps import Ints, Op, Recording, Steps
 from headrace.profiles.summary import is_read
 from headrace.profiles.synchronous import explicit, sync_calls, synchronous_writes
-from headrace.verdict.calls import waited
+from headrace.verdict.calls import counted_once_ns, waited
 
 LEAST = 20
 """So many calls make a mean."""
@@ -171,11 +171,14 @@ def _buffered(recording: Recording) -> Steps:
 
 
 def _direct(recording: Recording) -> _Calls:
-    """Return the writes past the page cache that are no syncs."""
+    """Return the writes past the page cache that are no syncs. They are simulated one after the
+    other: time in several of them is shared among them."""
     steps = recording.steps
     past_cache = np.array([file.direct for file in recording.files] or [False])[steps.file]
     chosen = (steps.op == Op.WRITE) & past_cache & ~synchronous_writes(recording)
-    return _Calls(steps.length, steps.end_ns - steps.start_ns).take(chosen)
+    made = steps.take(chosen)
+    lasted = counted_once_ns(made.start_ns, made.end_ns)
+    return _Calls(made.length, np.rint(lasted).astype(np.int64))
 
 
 def _throttled(recording: Recording) -> _Calls:

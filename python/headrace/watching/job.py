@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from headrace.probes.ledger import of_processes
 from headrace.system.accounting import NS_PER_TICK, Times, possible
 from headrace.system.taskstats import TaskDelays, TaskstatsSocket
-from headrace.system.thread_states import queued_ns
+from headrace.watching.awake import AwakeSamples
 from headrace.watching.finders import FoundJob
 from headrace.watching.group_memory import GroupMemory
 from headrace.watching.group_places import GroupProcesses
@@ -50,8 +50,9 @@ class JobMeter:
         self.found = found
         self.processes: dict[int, ProcessReader] = {}
         self.states: Counter[State] = Counter()
-        """Samples since the last look; the watcher adds them."""
-        self.running_samples = 0
+        """Samples of sleeping threads since the last look."""
+        self._running_samples = 0
+        self._awake = AwakeSamples()
         self.still = True
         """Whether no thread ran before the last look: they may be stopped."""
         self._taskstats = taskstats
@@ -130,6 +131,14 @@ class JobMeter:
         if found:
             self.join(found)
 
+    def add_sample(self, state: State, moment: int, *, running: bool = False) -> None:
+        """Count what a thread did. `moment`: a number, equal for samples taken at once."""
+        self._awake.add(moment, awake=running)
+        if running:
+            self._running_samples += 1
+        else:
+            self.states[state] += 1
+
     # -- looks --
 
     def look(
@@ -206,7 +215,7 @@ class JobMeter:
         total = self._total = self._total.plus(last)
         if self.states:
             self.states.clear()
-        self.running_samples = 0
+        self._running_samples = 0
         by_kernel, readings = self._by_kernel, self._readings.values()
         self._tell(readings, by_kernel)
         return JobSample(
@@ -267,18 +276,15 @@ class JobMeter:
 
     def _share_out(self, last: Used, spent: Times, memory_ns: int, lived_ns: int) -> None:
         """Share out the time asleep by samples."""
-        if self._misplaced and spent.wait_cpu_ns:
-            samples = self.running_samples + sum(self.states.values())
-            awake = self.running_samples / max(1, samples)
-            waited_ns = queued_ns(spent, lived_ns, awake, samples)
-            spent = Times(spent.run_ns, waited_ns, spent.wait_block_ns)
+        if self._misplaced:
+            spent = self._awake.believed(spent, lived_ns)
         waits = self._estimate.waits(spent, memory_ns, lived_ns, self.states)
         shared = last.spent
         shared.run_ns, shared.wait_cpu_ns = spent.run_ns, spent.wait_cpu_ns
         shared.waits_ns, shared.variance_ns2 = waits.sampled, waits.variance_ns2
         shared.yielding_ns = waits.yielding
         last.counted_ns = waits.counted
-        last.samples = waits.samples + self.running_samples
+        last.samples = waits.samples + self._running_samples
 
     def _add_times(
         self,

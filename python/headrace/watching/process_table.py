@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from headrace.system.accounting import CounterFile
-from headrace.system.process_scan import program_name
+from headrace.system.program_names import job_name
 from headrace.watching.finders import FoundJob
 
 _KERNEL_THREAD = 0x00200000
@@ -66,7 +66,7 @@ class Process:
             for group in self.groups:
                 if (found := pattern.search(group)) is not None:
                     name = next(each for each in found.groups() if each)
-                    name = f"{kind} {name}".strip()
+                    name = f"{kind} {name}".strip() + _container(group[: found.start()], kind)
                     return name, name
             if kind == "condor" and (name := _batch_job(self.pid)):
                 return name, name  # the batch system has made no control group
@@ -89,6 +89,15 @@ class ProcessTable:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 self.by_pid[pid] = _read(pid)
         return [process for process in self.by_pid.values() if not process.kernel]
+
+
+def _container(above: str, kind: str) -> str:
+    """Return ` in NAME` for a service of a container: others, and the host, have one of its name.
+
+    `above`: the groups above that of the service.
+    """
+    inside = [each for each in above.split("/") if each and not each.endswith(".slice")]
+    return f" in {inside[-1]}" if inside and not kind else ""
 
 
 def _batch_job(pid: int) -> str:
@@ -135,7 +144,7 @@ def grouped(processes: list[Process], names: dict[str, str]) -> list[FoundJob]:
     for key, mine in members.items():
         if key not in names:
             first = min(mine, key=lambda each: each.started)
-            name = mine[0].job[1] or f"{first.pid} {program_name(first.pid, first.name)}"
+            name = mine[0].job[1] or f"{first.pid} {job_name(first.pid, first.name)}"
             names[key] = name
     return [
         FoundJob(key, names[key], frozenset(process.pid for process in mine), follow=False)

@@ -40,6 +40,8 @@ class ThreadSamples:
         """Whether the kernel reports how long each ended process lived, so that the time asleep of
         a job contains that of short-lived children."""
         self._owed = 0.0
+        self._moment = 0
+        """Number of the wake-up: samples of one are taken at once."""
         self._listed: tuple[list[ProcessReader], list[tuple[int, ...]]] = ([], [])
         """The processes, with the threads of each."""
         self._turns: Iterator[tuple[JobMeter, Iterator[Thread]]] = iter(())
@@ -81,6 +83,7 @@ class ThreadSamples:
         """Take as many samples as the time since the last ones allows."""
         if not self._at_once:
             return
+        self._moment += 1
         self._owed += span_s * self._per_s
         number = min(int(self._owed), self._at_once)
         self._owed = min(self._owed - number, 1.0)
@@ -125,10 +128,7 @@ class ThreadSamples:
 
     def _add(self, job: JobMeter, state: State) -> None:
         job.denied |= self._states.denied
-        if state is RUNNING:
-            job.running_samples += 1
-        else:
-            job.states[state] += 1
+        job.add_sample(state, self._moment, running=state is RUNNING)
 
 
 def _same_session(pid: int, parent: ProcessReader) -> bool:

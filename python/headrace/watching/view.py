@@ -12,15 +12,16 @@ from headrace.watching.used import JobSample, Used
 from headrace.watching.watcher import NodeSample
 
 _RECENT_S = 10.0
-_NAME = 22
+_NAME = 20
+_PLACE = 11
 _WIDTH = 80
 _FOREIGN_BYTES_PER_S = 100e3
 """Less is what any node does all the time."""
-_ROW = f"%-{_NAME}s %5.0f%%%6.0f%%%5.0f%%%5.0f%%%5.0f%%%5.0f%%  %8s %s"
+_ROW = f"%-{_NAME}s %4.0f %%%5.0f %%%4.0f %%%4.0f %%%4.0f %%%4.0f %% %9s %s"
 """Name, shares by part, rate, and what is waited for."""
 _HEADING = (
     f"{'job':<{_NAME}} {'on CPU':>6}{'no CPU':>7}{'block':>6}{'netw.':>6}{'mem.':>6}{'other':>6}"
-    f"  {'read':>8} waits for"
+    f" {'read':>9} waits for"
 )
 
 
@@ -60,12 +61,12 @@ def _row(job: JobSample, used: Used) -> str:
     wall_s = ledger.wall_s or 1.0
     shares = [100 * part / wall_s for part in ledger.parts_s]
     place = ledger.longest_wait
-    place = place if len(place) <= 12 else f"…{place[-11:]}"
+    place = place if len(place) <= _PLACE else f"…{place[1 - _PLACE :]}"
     return (_ROW % (name, *shares, _rate(used.moved.served / wall_s), place)).rstrip()
 
 
 def _rate(rate: float) -> str:
-    return format_bytes_per_s(rate).replace(" ", "")[:8] if rate >= 1 else "-"
+    return format_bytes_per_s(rate) if rate >= 1 else "-"
 
 
 def heading(sample: NodeSample, jobs: Sequence[JobSample]) -> str:
@@ -114,7 +115,7 @@ def _operations(name: str, done: Operations, interval_s: float) -> str:
     rate = f" {_rate(done.bytes / interval_s)}" if done.bytes else ""
     each_ms = 1e3 * done.time_s / done.number if done.number else 0.0
     digits = ".0f" if each_ms >= 10 else ".2g"
-    each = f" {each_ms:{digits}}ms" if each_ms else ""
+    each = f" {each_ms:{digits}} ms" if each_ms else ""
     return f"{name}{rate} {done.number / interval_s:.0f}/s{each}"
 
 

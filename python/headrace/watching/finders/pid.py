@@ -10,7 +10,7 @@ from typing import ClassVar
 from typing_extensions import override
 
 from headrace.errors import MissingError, UsageError
-from headrace.system.process_scan import program_name
+from headrace.system.program_names import job_name
 from headrace.watching.finders import Finder, FoundJob
 from headrace.watching.process import name_of, start_ticks
 
@@ -39,7 +39,7 @@ class PidFinder(Finder):
                     f"--pid {pid}: no such process",
                     hint="it may have ended; `ps` lists the processes",
                 )
-            name = f"{pid} {program_name(pid, name_of(pid))}"
+            name = f"{pid} {job_name(pid, name_of(pid))}"
             self._jobs.append(FoundJob(f"{pid}.{started}", name, frozenset({pid})))
 
     @override
