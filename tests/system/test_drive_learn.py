@@ -156,7 +156,9 @@ def test_only_an_empty_unused_device_that_is_named_again_is_written(
     assert "not the device that is learnt" in refused(*words, "/dev/null", code=2)
     held = os.open(loop, os.O_RDONLY | os.O_EXCL)
     try:
-        assert "is in use: another program" in refused(*words, str(loop), code=4)
+        said = refused(*words, str(loop), code=4)
+        assert "is in use: another program" in said
+        assert "learn it without --write-to, which only reads it" in said
     finally:
         os.close(held)
     with loop.open("wb") as device:

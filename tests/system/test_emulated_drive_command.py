@@ -180,3 +180,15 @@ def test_without_root() -> None:
     )
     assert "needs root" in done.stderr
     assert "simulate" in done.stderr
+
+
+def test_another_user_is_told_whose_the_drives_are() -> None:
+    """`attached` said that there were none, and `detach` that the device is not readable."""
+    made = attach(DISK, "--size", "64MiB")
+    try:
+        other = ("setpriv", "--reuid=65534", "--clear-groups")
+        for words in (("attached",), ("detach", made["device"])):
+            said = " ".join(headrace("drive", *words, code=3, before=other).stderr.split())
+            assert made["device"] in said and "run it as root" in said
+    finally:
+        headrace("drive", "detach", made["device"])

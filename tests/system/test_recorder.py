@@ -63,6 +63,22 @@ other = os.dup(fd); os.close(fd); os.read(other, 7)
     assert next(file for file in job.files if file.path == str(data)).bytes == 300_000
 
 
+def test_descriptors_of_any_number_are_recorded(data: Path, tmp_path: Path) -> None:
+    """Reads through descriptors from 65,536 on were not in the profile, and nothing said so."""
+    raised = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (300_000, 300_000))\n"
+    if subprocess.run(python(raised), check=False, capture_output=True).returncode:
+        pytest.skip("this user may not have so many descriptors")
+    code = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDONLY)
+for other in map(int, sys.argv[2:]):
+    os.dup2(fd, other); os.pread(other, 10, other)
+"""
+    job, _ = recorded(python(raised + code, data, 65_535, 65_536, 250_000), tmp_path)
+    assert reads(job, data) == [(at, 10) for at in (65_535, 65_536, 250_000)]
+    assert job.notes == ()
+
+
 def test_work_and_sleep_between_reads(data: Path, tmp_path: Path) -> None:
     code = """
 import os, sys, time

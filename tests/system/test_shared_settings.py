@@ -166,6 +166,17 @@ def test_a_run_that_goes_on_is_not_abandoned(runs: Runs) -> None:
     assert runs.value == "0"
 
 
+def test_what_was_changed_since_is_left_alone(runs: Runs) -> None:
+    """Its loop device may be another program's by now, and undo overwrote what that had set."""
+    killed = runs.start()
+    runs.kill(killed)
+    runs.setting.write_text("7\n")
+    assert "left alone: it was set to 7 since" in runs.undo(killed)
+    assert runs.value == "7" and holders(str(runs.setting)) == []
+    runs.end(runs.start("2"))
+    assert runs.value == "7"
+
+
 SET_A_QUEUE = """
 import sys
 from pathlib import Path

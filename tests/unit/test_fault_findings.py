@@ -120,6 +120,8 @@ def report(mean_ns: int, service_ns: float, *, rotational: bool, **more: Any) ->
         "rotational": rotational,
         "full": 0,
         "lateness_ns": late,
+        "submission_ns": {"mean": 9e6},
+        "kernel_wake_ns": {"mean": 9e6},
         "service_ns_mean": service_ns,
         **more,
     }
@@ -140,6 +142,13 @@ def test_the_bound_of_lateness_is_4_per_cent_for_a_disk_and_20_for_an_ssd() -> N
     assert (
         completion_delay([{"device": "loop9", "error": "it has ended"}])[0].code == "emulator-gone"
     )
+
+
+def test_late_requests_count_where_no_one_sees_when_they_were_issued() -> None:
+    unseen: dict[str, Any] = {"submission_ns": None, "kernel_wake_ns": {"mean": 400_000}}
+    (late,) = completion_delay([report(0, 8e6, rotational=True, **unseen)])
+    assert late.code == "emulator-late" and "400 us late on average" in late.text
+    assert completion_delay([report(0, 2e7, rotational=True, **unseen)]) == []
 
 
 def test_a_claim_is_neither_true_nor_false_where_a_number_is_missing() -> None:

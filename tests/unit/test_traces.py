@@ -67,6 +67,24 @@ def test_what_is_converted_has_every_request(tmp_path: Path, ending: str) -> Non
     assert list(tmp_path.iterdir()) == [out]
 
 
+def test_devices_of_a_trace_are_files_of_an_iolog(tmp_path: Path) -> None:
+    """All were written as one file: requests in order on two devices became seeks."""
+    lines = "".join(f"{time},read,{8 * (time // 2)},8,8:{16 * (time % 2)}\n" for time in range(10))
+    (tmp_path / "two.csv").write_text(f"time_ns,op,sector,sectors,device\n{lines}")
+    trace = open_trace(tmp_path / "two.csv")
+    assert summarise(trace).total.values["seeks"] == 0
+    convert(trace, tmp_path / "two.iolog")
+    text = (tmp_path / "two.iolog").read_text()
+    assert [line for line in text.splitlines() if line.startswith("0 drive-8-16")] == [
+        *(f"0 drive-8-16 {word}" for word in ("add", "open")),
+        *(f"0 drive-8-16 read {offset} 4096" for offset in range(0, 5 * 4096, 4096)),
+        "0 drive-8-16 close",
+    ]
+    back = summarise(open_trace(tmp_path / "two.iolog"))
+    assert back.total.values["seeks"] == 0
+    assert back.values["devices"] == [[0, 1, 5], [0, 2, 5]]
+
+
 @pytest.mark.slow
 def test_pictures_have_labelled_axes_and_stay_small(tmp_path: Path) -> None:
     found = summarise(open_trace(REAL))

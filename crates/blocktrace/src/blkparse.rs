@@ -31,12 +31,12 @@ impl Format for Blkparse {
             // is none was truncated or overwritten.
             let begun = line.split_whitespace().next().is_some_and(|word| device(word).is_some());
             return if begun {
-                Err(Wrong::new("line", line, "is no event of blkparse"))
+                Err(Wrong::new("line", line, "is not an event of blkparse"))
             } else {
                 Ok(())
             };
         }
-        let broken = || Wrong::new("line", line, "is no event of blkparse");
+        let broken = || Wrong::new("line", line, "is not an event of blkparse");
         let words: Vec<&str> = line.split_whitespace().collect();
         let device = device(words[0]).ok_or_else(broken)?;
         let time_ns = seconds(words[3]).ok_or_else(broken)?;
@@ -61,7 +61,7 @@ impl Format for Blkparse {
         if op != Op::Flush && sectors == 0 {
             return Ok(()); // a passthrough command
         }
-        let sectors = check(op, sector, sectors)?;
+        let (sector, sectors) = check(op, sector, sectors)?;
         if action != Action::Complete {
             if let (Some(begin), Some(end)) = (line.rfind('['), line.rfind(']')) {
                 note_name(names, pid, line.get(begin + 1..end).unwrap_or("").as_bytes());

@@ -202,7 +202,7 @@ impl Cpu {
         damages.add(Damage::offset(
             &self.path,
             start,
-            format!("{skipped} bytes are no records of blktrace"),
+            format!("{skipped} bytes are not records of blktrace"),
         ));
         self.end > self.begin
     }

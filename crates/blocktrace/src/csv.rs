@@ -169,11 +169,11 @@ impl Format for Csv {
         let word = &*parts[self.op];
         let op = op_of_word(&word.to_lowercase()).ok_or_else(|| Wrong {
             allowed: "read, write, flush, discard",
-            ..Wrong::new("op", word, "is no operation")
+            ..Wrong::new("op", word, "unknown operation")
         })?;
         let time_ns = whole(&parts, self.time, "time_ns")?;
         let sector = whole(&parts, self.sector, "sector")?;
-        let sectors = check(op, sector, whole(&parts, self.sectors, "sectors")?)?;
+        let (sector, sectors) = check(op, sector, whole(&parts, self.sectors, "sectors")?)?;
         let pid = optional(&parts, self.pid, "pid")?.unwrap_or(0) as u32;
         if let Some(at) = self.process {
             note_name(names, pid, parts[at].as_bytes());

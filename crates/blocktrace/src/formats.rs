@@ -28,7 +28,7 @@ pub fn open(files: &[PathBuf]) -> Result<Box<dyn Source + Send + Sync>, Box<Dama
         {
             return Err(Damage::file(
                 &files[strange],
-                "is no binary file of blktrace, as the others are",
+                "is not a binary file of blktrace, and the other files are",
             )
             .into());
         }
@@ -69,11 +69,8 @@ fn open_text(file: &Path, head: &[u8]) -> Result<Box<dyn Source + Send + Sync>, 
     if text.lines().any(blkparse::is_event) {
         return Ok(Box::new(blkparse::open(file)?));
     }
-    let problem = if head.contains(&0) {
-        "is no trace that Headrace knows (binary)"
-    } else {
-        "is no trace that Headrace knows"
-    };
+    let problem =
+        if head.contains(&0) { "has an unknown binary format" } else { "has an unknown format" };
     let shown = if head.contains(&0) { "" } else { first.as_str() };
     Err(Damage::line(file, 1, "file", shown, problem).allowing(KNOWN).into())
 }

@@ -79,7 +79,7 @@ impl Format for Ftrace {
         }
         let Some((before, name, after)) = split(line) else { return Ok(()) };
         let Some(action) = action_of(name) else { return Ok(()) };
-        let broken = || Wrong::new("line", line, "is no whole event");
+        let broken = || Wrong::new("line", line, "is incomplete");
         let time_ns =
             before.rsplit(char::is_whitespace).next().and_then(seconds).ok_or_else(broken)?;
         let (pid, comm) = process(before).ok_or_else(broken)?;
@@ -96,9 +96,7 @@ impl Format for Ftrace {
         if op != Op::Flush && sectors == 0 {
             return Ok(()); // a passthrough command
         }
-        // The kernel prints a value with all bits set for a request without a position (a flush).
-        let sector = if op == Op::Flush && sectors == 0 { 0 } else { sector };
-        let sectors = check(op, sector, sectors)?;
+        let (sector, sectors) = check(op, sector, sectors)?;
         if action != Action::Complete && !comm.is_empty() {
             note_name(names, pid, comm.as_bytes());
         }

@@ -4,6 +4,8 @@
 //! requests, and a request can complete in parts or be requeued. Open requests are kept; completed
 //! ones are reported and dropped.
 
+use rustc_hash::FxHashMap;
+
 use crate::event::{Action, Event, Op};
 use crate::open::{At, Open};
 
@@ -124,7 +126,8 @@ impl Default for Join {
 /// The devices of a trace.
 #[derive(Default)]
 struct Devices {
-    known: Vec<u32>,
+    /// Index of each device.
+    known: FxHashMap<u32, usize>,
     last: u32,
     /// The part of a key that stands for the last device.
     last_key: u64,
@@ -142,13 +145,8 @@ impl Devices {
     }
 
     fn change(&mut self, device: u32) {
-        let at = match self.known.iter().position(|&known| known == device) {
-            Some(at) => at,
-            None => {
-                self.known.push(device);
-                self.known.len() - 1
-            }
-        };
+        let next = self.known.len();
+        let at = *self.known.entry(device).or_insert(next);
         (self.last, self.last_key) = (device, (at as u64 & 0xff) << 55);
     }
 }

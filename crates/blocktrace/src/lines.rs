@@ -223,8 +223,16 @@ pub fn op_of_word(word: &str) -> Option<Op> {
     })
 }
 
-/// Check a request: its sectors must be possible for a device, and it must transfer something.
-pub fn check(op: Op, sector: u64, sectors: u64) -> Result<u32, Wrong> {
+/// Maximum sectors of a read or a write: the kernel has 32 bits for its bytes.
+const MOST_SECTORS: u64 = u32::MAX as u64 / 512;
+
+/// Check a request and return its sector and sectors: they must be possible for a device, and it
+/// must transfer something. A flush has no position; the kernel prints one with all bits set.
+pub fn check(op: Op, sector: u64, sectors: u64) -> Result<(u64, u32), Wrong> {
+    if op == Op::Flush && sectors == 0 {
+        return Ok((0, 0));
+    }
+    let most = if matches!(op, Op::Read | Op::Write) { MOST_SECTORS } else { u64::from(u32::MAX) };
     if op != Op::Flush && sectors < 1 {
         return Err(Wrong::new(
             "sectors",
@@ -232,8 +240,17 @@ pub fn check(op: Op, sector: u64, sectors: u64) -> Result<u32, Wrong> {
             "a request moves at least one sector",
         ));
     }
-    if sector >= 1 << 55 || sectors >= 1 << 32 {
-        return Err(Wrong::new("request", &format!("{sector} + {sectors}"), "out of range"));
+    if sectors > most {
+        return Err(Wrong {
+            allowed: match op {
+                Op::Read | Op::Write => "1 to 8388607 for a read or a write",
+                _ => "at most 4294967295",
+            },
+            ..Wrong::new("sectors", &sectors.to_string(), "larger than a request can be")
+        });
     }
-    Ok(sectors as u32)
+    if sector >= 1 << 55 {
+        return Err(Wrong::new("sector", &sector.to_string(), "beyond the end of any device"));
+    }
+    Ok((sector, sectors as u32))
 }

@@ -113,6 +113,8 @@ pub struct Statistics {
     /// Of all processes.
     depth: Depth,
     devices: Vec<Device>,
+    /// Index of each device.
+    by_number: FxHashMap<u32, usize>,
     last_device: usize,
     merges: u64,
     requeues: u64,
@@ -142,6 +144,7 @@ impl Default for Statistics {
             last_ns: 0,
             depth: Depth::new(DEPTHS, 0),
             devices: Vec::new(),
+            by_number: FxHashMap::default(),
             last_device: 0,
             merges: 0,
             requeues: 0,
@@ -261,8 +264,7 @@ impl Statistics {
     }
 
     fn change_device(&mut self, number: u32) {
-        let known = self.devices.iter().position(|device| device.number == number);
-        self.last_device = known.unwrap_or_else(|| {
+        self.last_device = *self.by_number.entry(number).or_insert_with(|| {
             self.devices.push(Device { number, ..Device::default() });
             self.devices.len() - 1
         });

@@ -241,8 +241,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Return the model time at which the request at `offset` was issued.
-    fn issued(&self, offset: u64) -> Option<Nanos> {
+    /// Return the model time at which the request at `offset` was issued; `None` is a flush.
+    fn issued(&self, offset: Option<u64>) -> Option<Nanos> {
         let issued = lock(self.issues.get()?).take(offset)?;
         Some(issued.saturating_sub(self.zero))
     }
@@ -312,8 +312,7 @@ impl Engine {
             self.backend.answer(arrival.ticket, Answer::Failed(libc::EIO));
             return;
         }
-        // Flushes have no sector.
-        let issued = if op == Op::Flush { None } else { self.issued(offset) };
+        let issued = self.issued((op != Op::Flush).then_some(offset));
         let arrived = self.now();
         let mut write = None;
         match arrival.asked {

@@ -29,8 +29,10 @@ pub struct IssueEvent {
 /// it.
 const RING_BYTES: usize = 64 << 10;
 const PAGE: usize = 4096;
-/// Requests without an arrival (flushes, of which the kernel reports no sector) may leave entries.
+/// Requests without an arrival (that the driver refused) may leave entries.
 const MOST_KEPT: usize = 4096;
+/// Stands for a flush in place of a sector. The kernel reports it as sector 0 of no sectors.
+const FLUSH: u64 = u64::MAX;
 
 /// perf_event_attr up to the version with a clock (linux/perf_event.h, PERF_ATTR_SIZE_VER5).
 #[repr(C)]
@@ -142,7 +144,7 @@ impl Ring {
         }
     }
 
-    /// Call `found` with time and sector of each new record.
+    /// Call `found` with time and sector of each new record; the sector of a flush is `FLUSH`.
     fn drain(&mut self, sector_at: usize, mut found: impl FnMut(Nanos, u64)) {
         let head = self.word(DATA_HEAD).load(Ordering::Acquire);
         if head == self.tail {
@@ -161,8 +163,10 @@ impl Ring {
             self.copy(self.tail, &mut record[..taken]);
             // After the header: the time, the size of the raw data (4 bytes), the data.
             let sector = 20 + sector_at;
-            if word32(&record, 0) == RECORD_SAMPLE && sector + 8 <= taken {
-                found(word64(&record, 8), word64(&record, sector));
+            if word32(&record, 0) == RECORD_SAMPLE && sector + 12 <= taken {
+                // The number of sectors follows.
+                let flush = word32(&record, sector + 8) == 0;
+                found(word64(&record, 8), if flush { FLUSH } else { word64(&record, sector) });
             }
             self.tail += length;
         }
@@ -213,8 +217,9 @@ impl Issues {
         })
     }
 
-    /// Return when the request at `offset` was issued, on CLOCK_MONOTONIC; forget it.
-    pub fn take(&mut self, offset: u64) -> Option<Nanos> {
+    /// Return when the request at `offset` was issued, on CLOCK_MONOTONIC; forget it. `None` is a
+    /// flush.
+    pub fn take(&mut self, offset: Option<u64>) -> Option<Nanos> {
         if self.issued.len() > MOST_KEPT {
             self.issued.clear();
         }
@@ -222,12 +227,12 @@ impl Issues {
         for ring in &mut self.rings {
             ring.drain(self.sector_at, |time, sector| note(issued, sector, time));
         }
-        self.issued.remove(&(offset / SECTOR_BYTES))
+        self.issued.remove(&offset.map_or(FLUSH, |offset| offset / SECTOR_BYTES))
     }
 }
 
-/// Keep the last issue at a sector. The rings of CPUs are read one after the other, and flushes,
-/// which nobody takes, have sector 0: an old one must not become the time of a read there.
+/// Keep the last issue at a sector. The rings of CPUs are read one after the other, and a request
+/// may have left an entry: an old one must not become the time of a later request.
 fn note(issued: &mut HashMap<u64, Nanos>, sector: u64, time: Nanos) {
     issued.entry(sector).and_modify(|last| *last = time.max(*last)).or_insert(time);
 }

@@ -295,7 +295,7 @@ impl Pacer {
                 self.flights.len() - 1
             }
         };
-        self.note_flush(op, submitted);
+        self.note_flush(op, issued.unwrap_or(submitted));
         match &mut self.service {
             Service::Undelayed => self.ended(index, submitted),
             Service::Fixed(delay) => {
@@ -337,9 +337,11 @@ impl Pacer {
         })
     }
 
-    fn note_flush(&mut self, op: Op, now: Nanos) {
+    /// Record a flush since its issue: what was issued after that waits for it in the loop driver,
+    /// also if the flush itself took long to arrive.
+    fn note_flush(&mut self, op: Op, since: Nanos) {
         if op == Op::Flush && self.storage().is_some_and(|storage| storage.flushes_alone()) {
-            self.closed = Some(Closed { since: now, until: None });
+            self.closed = Some(Closed { since, until: None });
         }
     }
 

@@ -52,7 +52,7 @@ fn clients(file: &str) -> Result<(), Failure> {
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, Failure> {
-    text.parse().map_err(|_| Failure(format!("{text:?} is no such number; {USAGE}")))
+    text.parse().map_err(|_| Failure(format!("{text:?} is not a valid number; {USAGE}")))
 }
 
 fn meet(
@@ -68,7 +68,7 @@ fn meet(
     }
     let patience: f64 = number(patience)?;
     let patience = Duration::try_from_secs_f64(patience)
-        .map_err(|_| Failure(format!("{patience} is no time to wait")))?;
+        .map_err(|_| Failure(format!("{patience} is not a valid number of seconds")))?;
     let step = Step::join(
         Some(Path::new(directory)),
         name,

@@ -48,6 +48,8 @@ pub enum Fact {
     Holes = 512,
     /// Calls of `sync`, which is of no file.
     Syncs = 1024,
+    /// Files with descriptors beyond the recorder's table.
+    Descriptors = 2048,
 }
 
 /// The first part of the file.

@@ -5,13 +5,14 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
-use crate::arena;
+use crate::arena::{self, Fact};
 use crate::kernel;
 use crate::names;
 use crate::process;
 use crate::text::Digits;
 
-const MOST: usize = 65_536;
+/// The kernel's limit unless `fs.nr_open` was raised. Pages of the table take memory once used.
+const MOST: usize = 1 << 20;
 const UNKNOWN: u32 = 0;
 const NO_FILE: u32 = u32::MAX;
 
@@ -46,13 +47,26 @@ pub fn target(fd: i32) -> Target {
     if !process::active() {
         return Target::Unseen;
     }
-    match place(fd).map_or(NO_FILE, |place| place.load(Ordering::Relaxed)) {
+    let Some(place) = place(fd) else {
+        note_beyond(fd);
+        return Target::Other;
+    };
+    match place.load(Ordering::Relaxed) {
         UNKNOWN => match register(fd) {
             Some(file) => Target::File(file),
             None => Target::Other,
         },
         NO_FILE => Target::Other,
         file => Target::File(file),
+    }
+}
+
+/// Record that a file is used through a descriptor beyond the table.
+#[cold]
+fn note_beyond(fd: i32) {
+    let is_file = |facts: libc::stat| facts.st_mode & libc::S_IFMT == libc::S_IFREG;
+    if fd >= 0 && kernel::facts(fd as isize).is_some_and(is_file) {
+        arena::note(Fact::Descriptors);
     }
 }
 

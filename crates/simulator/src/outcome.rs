@@ -206,7 +206,8 @@ impl LatencyOutcome {
     }
 }
 
-/// Time series of a drive: one value per interval; the last interval ends with the run.
+/// Time series of a drive: one value per interval; the last interval ends with the run. In a long
+/// run `interval_ns` is the requested interval, doubled as often as needed for at most 65,536 values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DriveSeries {
     pub interval_ns: u64,

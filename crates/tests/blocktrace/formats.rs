@@ -242,6 +242,47 @@ fn a_record_of_another_version_within_a_file_is_told() {
 }
 
 #[test]
+fn a_request_of_more_bytes_than_the_kernel_can_issue_is_damage() {
+    let csv = "time_ns,op,sector,sectors\n0,read,0,4294967295\n1,write,0,8388608\n2,read,0,8388607\n3,discard,0,4294967295\n";
+    let iolog = "fio version 3 iolog\n0 f read 0 2199023255040\n0 f write 0 4294967296\n0 f read 0 4294966784\n0 f trim 0 2199023255040\n";
+    for text in [csv, iolog] {
+        let (events, damages) = of_text(text).unwrap();
+        let kept: Vec<(Op, u32)> = events.iter().map(|event| (event.op, event.sectors)).collect();
+        assert_eq!(kept, vec![(Op::Read, 8_388_607), (Op::Discard, u32::MAX)], "{text}");
+        let first = (damages.count, damages.first[0].line, damages.first[0].field.as_str());
+        assert_eq!(first, (2, 2, "sectors"));
+        assert_eq!(damages.first[0].allowed, "1 to 8388607 for a read or a write");
+    }
+}
+
+#[test]
+fn a_flush_has_no_position() {
+    // The kernel prints a sector with all bits set, which once had 32 bits.
+    for sector in [u64::from(u32::MAX), u64::MAX] {
+        let csv = format!("time_ns,op,sector,sectors\n0,flush,{sector},0\n");
+        let blkparse =
+            format!("  8,0    3        2     0.200000000   697  D   F {sector} + 0 [k]\n");
+        let tracefs = format!(
+            "     k-697     [001] ..... 0.200000000: block_rq_issue: 8,0 FF 0 () {sector} + 0 none,0,0 [k]\n"
+        );
+        for text in [csv, blkparse, tracefs] {
+            let (events, damages) = of_text(&text).unwrap();
+            let seen: Vec<(Op, u64)> =
+                events.iter().map(|event| (event.op, event.sector)).collect();
+            assert_eq!((seen, damages.count), (vec![(Op::Flush, 0)], 0), "{text}");
+        }
+    }
+}
+
+#[test]
+fn files_of_an_iolog_are_devices_of_their_own() {
+    let iolog = "fio version 2 iolog\n/data/a add\n/data/b add\n/data/b open\n/data/a open\n/data/a read 0 4096\n/data/b read 0 4096\n/data/a read 4096 4096\n";
+    let (events, damages) = of_text(iolog).unwrap();
+    let devices: Vec<u32> = events.iter().map(|event| event.device).collect();
+    assert_eq!((devices, damages.count), (vec![1, 2, 1], 0));
+}
+
+#[test]
 fn what_is_no_trace_is_refused_with_what_may_be_one() {
     let newer = [0x09u8, 0x74, 0x61, 0x65].iter().copied().chain([0; 60]).collect::<Vec<u8>>();
     let refused = of_bytes(&newer).unwrap_err();

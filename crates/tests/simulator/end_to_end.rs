@@ -26,6 +26,30 @@ fn jobs_on_a_local_drive_run_to_their_end_and_their_ledgers_add_up() {
 }
 
 #[test]
+fn a_long_series_has_longer_intervals_and_the_same_sums() {
+    let mut scenario = local_scenario();
+    scenario.observe.series_interval_ns = 1_000;
+    let outcome = run(&scenario).unwrap();
+    for drive in outcome.drives.iter().filter(|drive| drive.reads > 0) {
+        let series = &drive.series;
+        let intervals = series.reads.len();
+        assert!((32_768..=65_536).contains(&intervals), "{intervals}");
+        assert_eq!(
+            series.interval_ns,
+            outcome.end_ns.div_ceil(65_536_000).next_power_of_two() * 1_000
+        );
+        assert_eq!(intervals as u64, outcome.end_ns.div_ceil(series.interval_ns));
+        assert_eq!(series.read_bytes.iter().sum::<u64>(), drive.read_bytes);
+        let shares: f64 = series.busy.iter().map(|&busy| f64::from(busy)).sum();
+        let busy_ns = shares * series.interval_ns as f64;
+        assert!((busy_ns / drive.busy_ns as f64 - 1.0).abs() < 1e-3, "{busy_ns} {}", drive.busy_ns);
+        let slowest = series.read_latency_ns.iter().copied().fold(0.0, f32::max);
+        assert!(slowest as f64 <= drive.read_latency.max_ns as f64 * 1.001);
+        assert!(slowest as f64 >= drive.read_latency.mean_ns);
+    }
+}
+
+#[test]
 fn a_warm_cache_spares_the_drive() {
     let mut scenario = local_scenario();
     scenario.cache = headrace_simulator::scenario::CacheState::Warm;

@@ -71,6 +71,7 @@ class Fact(IntFlag):
     PAGES = 256
     HOLES = 512
     SYNCS = 1024
+    DESCRIPTORS = 2048
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,10 @@ _NOTES = {
         "holes were made in files, or data moved within them (fallocate): that is not in the "
         "profile"
     ),
+    Fact.DESCRIPTORS: (
+        "files had descriptors above 1,048,575: reads and writes through those are not in the "
+        "profile"
+    ),
     Fact.SYNCS: "sync was called, for all file systems: its time is in the profile as a wait",
 }
 

@@ -51,6 +51,9 @@ class _Held:
     disk: str | None = None
     disk_sequence: int | None = None
     """The disk whose queue `before` is, and which of the disks of this name."""
+    after: str | None = None
+    """Text of the kernel file after the last change; None when unknown, or when `before` is no such
+    text."""
 
 
 def folder() -> Path:
@@ -97,6 +100,7 @@ def _load(file: Path) -> _Held | None:
             table["path"],
             table.get("disk"),
             table.get("disk_sequence"),
+            table.get("after"),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -170,7 +174,7 @@ def release(key: str, token: str, put_back: Callable[[Any], str]) -> str:
         if left:
             _store(replace(found, holders=tuple(left)))
             return f"left as it is for process {left[0].pid}, which needs it too"
-        said = put_back(found.before)
+        said = _changed_since(found) or put_back(found.before)
         _file(key).unlink(missing_ok=True)
         return said
 
@@ -185,6 +189,22 @@ def hand_over(key: str, token: str, pid: int) -> None:
             _store(replace(found, holders=holders))
 
 
+def _changed_since(found: _Held) -> str | None:
+    """Return what to say of a kernel file that was changed since: it is left alone.
+
+    Its loop device, for example, may be another program's by now.
+    """
+    if found.path is None or found.after is None:
+        return None
+    try:
+        now = Path(found.path).read_text().strip()
+    except OSError:
+        return None
+    if now in (found.after, str(found.before)):
+        return None
+    return f"left alone: it was set to {now} since"
+
+
 def write(path: Path, value: str) -> str:
     """Restore a kernel file to a value; return what was done. Raises OSError."""
     if not path.exists():
@@ -194,6 +214,14 @@ def write(path: Path, value: str) -> str:
             return f"stands at {value} as before"
     path.write_text(value)
     return f"set back to {value}"
+
+
+def _note_change(key: str, path: Path) -> None:
+    """Store what a kernel file contains after a change. Call while its holder is being added."""
+    found = _load(_file(key))
+    with contextlib.suppress(OSError):  # some settings are write-only
+        if found is not None:
+            _store(replace(found, after=path.read_text().strip()))
 
 
 def set_file(
@@ -227,6 +255,8 @@ def set_file(
         try:
             if not as_wanted():
                 path.write_text(value)
+            if before is None:
+                _note_change(key, path)
         except OSError:
             journal.end(entry)
             raise
@@ -244,8 +274,11 @@ def put_back_abandoned(put_back_queue: Callable[[str, int | None, Any], str]) ->
     if not os.path.isdir(folder()):  # noqa: PTH112
         return said
     with contextlib.suppress(HeadraceError), _locked():
-        for file in sorted(folder().glob("*.json")):
-            found = _load(file)
+        stored = [(file, _load(file)) for file in sorted(folder().glob("*.json"))]
+        # Before anything is restored: one setting can change another, as that of the largest
+        # request does the read-ahead.
+        changed = {file: _changed_since(found) for file, found in stored if found is not None}
+        for file, found in stored:
             if found is None:
                 file.unlink(missing_ok=True)
                 continue
@@ -256,7 +289,7 @@ def put_back_abandoned(put_back_queue: Callable[[str, int | None, Any], str]) ->
                 if found.disk is not None:
                     done = put_back_queue(found.disk, found.disk_sequence, found.before)
                 elif found.path is not None:
-                    done = write(Path(found.path), str(found.before))
+                    done = changed[file] or write(Path(found.path), str(found.before))
                 else:
                     continue  # a queue, stored by Headrace 0.1
             except (OSError, HeadraceError, TypeError) as error:

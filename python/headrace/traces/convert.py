@@ -90,8 +90,12 @@ def _text(path: Path) -> Generator[IO[str]]:
 
 def _write_iolog(path: Path, batches: Generator[RequestRows]) -> int:
     """Write fio's iolog version 3 (fio's documentation, "Trace file format"): time in microseconds,
-    file, action, offset, length."""
+    file, action, offset, length.
+
+    The first device of the trace is the file `drive`, another one is `drive-MAJOR-MINOR`.
+    """
     count, first_ns, last_us = 0, 0, 0
+    names: dict[int, str] = {}
     with _text(path) as out:
         out.write("fio version 3 iolog\n0 drive add\n0 drive open\n")
         for rows in batches:
@@ -99,21 +103,31 @@ def _write_iolog(path: Path, batches: Generator[RequestRows]) -> int:
                 first_ns = int(rows.time_ns[0])
             count += len(rows)
             lines: list[str] = []
-            for time_ns, op, sector, sectors in zip(
+            for time_ns, op, sector, sectors, device in zip(
                 rows.time_ns.tolist(),
                 rows.op.tolist(),
                 rows.sector.tolist(),
                 rows.sectors.tolist(),
+                rows.device.tolist(),
                 strict=True,
             ):
                 last_us = max(last_us, (time_ns - first_ns) // 1000)
+                if (name := names.get(device)) is None:
+                    name = names[device] = _iolog_name(device, len(names))
+                    if len(names) > 1:
+                        lines += [f"{last_us} {name} {word}\n" for word in ("add", "open")]
                 lines.append(
-                    f"{last_us} drive {_IOLOG_WORDS[op]} {sector * _SECTOR_BYTES} "
+                    f"{last_us} {name} {_IOLOG_WORDS[op]} {sector * _SECTOR_BYTES} "
                     f"{sectors * _SECTOR_BYTES}\n"
                 )
             out.writelines(lines)
-        out.write(f"{last_us} drive close\n")
+        out.writelines(f"{last_us} {name} close\n" for name in names.values())
     return count
+
+
+def _iolog_name(device: int, before: int) -> str:
+    """Return the file name of a device in an iolog that has `before` others so far."""
+    return f"drive-{device_text(device).replace(':', '-')}" if before else "drive"
 
 
 def _relative(column: Any, first_ns: int) -> list[int | None]:

@@ -181,7 +181,7 @@ impl<'a> World<'a> {
             let at = sampler.next;
             v.queue.settle(at);
             sampler.close(v.queue.counters(), sampler.interval_ns);
-            sampler.next = at + sampler.interval_ns;
+            sampler.advance(at);
         }
     }
 }

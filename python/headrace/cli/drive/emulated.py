@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -193,7 +194,7 @@ def attach(
 def attached(as_json: Json = False) -> None:
     """List the emulated drives of this machine, with their completion delay."""
     from headrace.report.text_table import TextTable
-    from headrace.system.emulator import running
+    from headrace.system.emulator import running, unseen
 
     found = running()
     if as_json:
@@ -210,6 +211,8 @@ def attached(as_json: Json = False) -> None:
         ]
         typer.echo(json.dumps(rows, indent=1))
         return
+    if not found and os.geteuid() != 0 and (others := unseen()):
+        raise _of_root(others)
     if not found:
         out.print("no emulated drive is attached")
         return
@@ -240,15 +243,26 @@ def attached(as_json: Json = False) -> None:
     out.print(table)
 
 
+def _of_root(devices: list[Path]) -> MissingError:
+    names = ", ".join(map(str, devices))
+    return MissingError(
+        f"the emulated drives of this machine ({names}) are root's", hint="run it as root"
+    )
+
+
 @app.command("detach")
 def detach(
-    device: Annotated[Path | None, typer.Argument(help="such as /dev/loop3")] = None,
+    device: Annotated[
+        Path | None,
+        # What may be detached is said below, with what to do.
+        typer.Argument(help="such as /dev/loop3", readable=False),
+    ] = None,
     every: Annotated[
         bool, typer.Option("--all", help="all devices that `drive attach` made")
     ] = False,
 ) -> None:
     """Remove an emulated drive and the data on it. Refuses a drive that is in use."""
-    from headrace.system.emulator import running
+    from headrace.system.emulator import running, unseen
     from headrace.system.emulator.lasting import belongs_to_run, detach_lasting
 
     found = running()
@@ -256,6 +270,8 @@ def detach(
         raise wrong(
             "DEVICE", "", "name a device, or --all", ", ".join(str(one.device) for one in found)
         )
+    if not found and os.geteuid() != 0 and (others := unseen()):
+        raise _of_root(others)
     if every:
         chosen = [one for one in found if not belongs_to_run(one)]
     else:

@@ -112,7 +112,10 @@ def _check_not_open(path: Path) -> None:
 
 
 def _in_use(path: Path, how: str) -> RefusedError:
-    return RefusedError(f"{path} is in use: {how}", hint="name one that nothing uses")
+    return RefusedError(
+        f"{path} is in use: {how}",
+        hint="learn it without --write-to, which only reads it, or name a device that nothing uses",
+    )
 
 
 def _refused(path: Path, what: str, allowed: str) -> StudyError:

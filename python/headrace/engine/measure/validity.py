@@ -12,15 +12,12 @@ from headrace.probes.sampler import Samples
 from headrace.records.interference import ForeignProgram, Interference
 from headrace.records.trial_record import FaultRecord, PacketsRecord, Reason
 from headrace.study.model import RunOptions
+from headrace.system.emulator.report import allowed_delay_ns
 from headrace.targets import Setting
 from headrace.units import format_amount, format_change, format_share
 
 COLD_SHARE = 0.9
 """Cold trials: share of the unique bytes requested by jobs that must come from the device."""
-LATE_SHARE = {True: 0.04, False: 0.2}
-"""Largest completion delay as a share of an emulated drive's service time: disks, other drives."""
-LATE_NS = 30_000
-"""Mean completion delay that is always allowed."""
 FULL_SHARE = 0.75
 """A link that carried this share of its rate for a whole trial was the limit."""
 FOREIGN_INVALID_SHARE = 0.10
@@ -326,15 +323,22 @@ def completion_delay(emulators: Sequence[dict[str, Any]]) -> list[Reason]:
         if "error" in report:
             found.append(reason("emulator-gone", f"the emulated drive {name}: {report['error']}"))
             continue
-        late = report["lateness_ns"]
-        mean_ns, service_ns = late["mean"], report["service_ns_mean"]
-        bound = LATE_SHARE[report["rotational"]]
-        if mean_ns > LATE_NS and mean_ns > bound * service_ns:
+        late, service_ns = report["lateness_ns"], report["service_ns_mean"]
+        allowed_ns = allowed_delay_ns(service_ns, rotational=report["rotational"])
+        if late["mean"] > allowed_ns:
             text = (
-                f"the emulated drive {name} was late by {mean_ns / 1e3:.0f} us of "
-                f"{service_ns / 1e3:.0f} us a request (allowed: "
-                f"{format_share(bound)}; p50 {late['p50'] / 1e3:.0f}, p99 "
-                f"{late['p99'] / 1e3:.0f} us); leave it more CPU time"
+                f"the emulated drive {name} was late by {late['mean'] / 1e3:.0f} us of "
+                f"{service_ns / 1e3:.0f} us per request (allowed: {allowed_ns / 1e3:.0f} us; "
+                f"p50 {late['p50'] / 1e3:.0f}, p99 {late['p99'] / 1e3:.0f} us); leave it more CPU "
+                "time"
+            )
+            found.append(reason("emulator-late", text))
+        woken_ns = report["kernel_wake_ns"]["mean"]
+        if report["submission_ns"] is None and late["timed"] and woken_ns > allowed_ns:
+            text = (
+                f"requests reached the emulated drive {name} {woken_ns / 1e3:.0f} us late on "
+                f"average (allowed: {allowed_ns / 1e3:.0f} us); leave it more CPU time, or let it "
+                "see when requests are issued (tracefs)"
             )
             found.append(reason("emulator-late", text))
         if report["full"]:

@@ -14,7 +14,7 @@ from headrace.system.emulator.device import EmulatedDevice
 from headrace.system.emulator.limits import Limits, limits, refusal
 from headrace.system.emulator.queue_shape import QueueShape, queue_shape
 from headrace.system.emulator.report import CompletionDelay, Floor, KernelWake, Report
-from headrace.system.emulator.running import Running, behind, running
+from headrace.system.emulator.running import Running, behind, running, unseen
 from headrace.system.emulator.yielding import yield_to_kernel
 
 __all__ = [
@@ -33,5 +33,6 @@ __all__ = [
     "queue_shape",
     "refusal",
     "running",
+    "unseen",
     "yield_to_kernel",
 ]

@@ -8,11 +8,19 @@ from typing import Any
 from headrace.units import format_bytes, format_share
 
 _ALWAYS_ALLOWED_NS = 30_000
+"""Completion delay that is always allowed, of one completion and on average."""
+_ALLOWED_SHARE = {True: 0.04, False: 0.2}
+"""Allowed completion delay as a share of the service time: disks, other drives."""
 _LATE_SHARE_MOST = 0.01
 """Allowed fraction of completions beyond their bound.
 
 This limits p99 of the completion delay; each bound is relative to the completion's service time.
 """
+
+
+def allowed_delay_ns(service_ns: float, *, rotational: bool) -> float:
+    """Return the allowed mean completion delay at this mean service time, in nanoseconds."""
+    return max(_ALWAYS_ALLOWED_NS, _ALLOWED_SHARE[rotational] * service_ns)
 
 
 @dataclass(frozen=True)
@@ -137,7 +145,9 @@ class Report:
     def distrust(self) -> str | None:
         """Why a measurement on this device is not trustworthy, None when it is.
 
-        Reasons: late completions, late requests, writes that failed for lack of memory.
+        Reasons: late completions (more than 1 % of them, or on average), late requests, writes that
+        failed for lack of memory. A trial, whose results are sums and means, is valid with more
+        than 1 % of late completions; all other reasons make it invalid, too.
         """
         if self.full:
             return (
@@ -150,10 +160,13 @@ class Report:
                 f"(p99 {self.lateness_ns.p99 / 1e3:.0f} us of {self.service_ns_mean / 1e3:.0f} us "
                 "mean service)"
             )
-        if self.submission_ns is not None:
-            return None
-        allowed = max(_ALWAYS_ALLOWED_NS, (0.04 if self.rotational else 0.2) * self.service_ns_mean)
-        if self.requests and self.kernel_wake_ns.mean > allowed:
+        allowed = allowed_delay_ns(self.service_ns_mean, rotational=self.rotational)
+        if self.lateness_ns.mean > allowed:
+            return (
+                f"answers were {self.lateness_ns.mean / 1e3:.0f} us late on average "
+                f"({allowed / 1e3:.0f} us are allowed)"
+            )
+        if self.submission_ns is None and self.requests and self.kernel_wake_ns.mean > allowed:
             return (
                 f"the kernel's worker came {self.kernel_wake_ns.mean / 1e3:.0f} us late on average "
                 f"({allowed / 1e3:.0f} us are allowed): the CPUs are taken"

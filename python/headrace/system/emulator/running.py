@@ -12,7 +12,7 @@ from typing import TypedDict
 from headrace.errors import HeadraceError
 from headrace.scenario import StorageSpec
 from headrace.system import loops
-from headrace.system.emulator.attaching import PROGRAM
+from headrace.system.emulator.attaching import LABEL, PROGRAM
 from headrace.system.emulator.control import ask
 from headrace.system.emulator.report import Report
 from headrace.system.identity import start_ticks
@@ -51,6 +51,12 @@ def running() -> list[Running]:
             config = json.loads(Path(arguments[1].decode()).read_text())
             found.append(_running(int(process.name), config, by_label))
     return sorted(found, key=lambda one: str(one.device))
+
+
+def unseen() -> list[Path]:
+    """Return the emulated drives of this machine whose process this user may not ask."""
+    named = (name for name, file in loops.attached().items() if file.name.startswith(LABEL))
+    return sorted({Path("/dev") / name for name in named} - {one.device for one in running()})
 
 
 def behind(device_names: Iterable[str]) -> list[int]:
