@@ -57,6 +57,8 @@ class HeadraceError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.left: tuple[str, ...] = ()
+        """Changes of the machine that could not be undone after the error; `headrace undo` can."""
 
 
 class RefusedError(HeadraceError):

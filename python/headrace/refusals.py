@@ -89,6 +89,16 @@ def refusal(
     return _other(kind, item, context, siblings)
 
 
+_FORMS: dict[str, str] = {}
+"""What each pattern allows, in words."""
+
+
+def form(pattern: str, words: str) -> str:
+    """Return a pattern for a field of text; a message says `words` instead of it."""
+    _FORMS[pattern] = words
+    return pattern
+
+
 def _other(
     kind: str, item: Mapping[str, Any], context: Mapping[str, Any], siblings: list[str]
 ) -> tuple[str, str]:
@@ -106,7 +116,8 @@ def _other(
         given = str(context.get("tag", item["input"]))
         return meant("not one of the allowed values", given, words), allowed
     if kind == "string_pattern_mismatch":
-        return "has the wrong form", str(context.get("pattern", ""))
+        pattern = str(context.get("pattern", ""))
+        return "has the wrong form", _FORMS.get(pattern, pattern)
     if kind == "invalid_key":
         return "the name of a field must be text", ""
     return "is not valid", ""

@@ -3,6 +3,7 @@ watched."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -117,6 +118,119 @@ def test_ctrl_c_in_the_queue_stops_the_study(here: Workspace, slurm: Path) -> No
     assert "stopped; everything was restored. To continue: headrace resume r" in said
     assert not queue(here) and list((slurm / "shared").iterdir()) == []
     assert not list(here.place.glob("r/trials/*")), "a trial that was stopped has no record"
+
+
+def test_a_job_that_is_cancelled_by_hand_is_a_lost_node_in_words(
+    here: Workspace, slurm: Path
+) -> None:
+    """The record says it; Dask's own words and tracebacks are not on the terminal."""
+    file = batch_study(here, "slurm", slurm, "cores = 4", seconds=9)
+    command = here.start("run", file, "--results", "results")
+    try:
+        assert wait_until(lambda: running("/bin/sleep", "9") == 6, 120, 0.2)
+        (number,) = said_by(here, "squeue", "-h", "-w", "node2", "-o", "%i")
+        said_by(here, "scancel", number)
+        out, err = command.communicate(timeout=180)
+    finally:
+        command.kill()
+    assert command.returncode == 5, out + err
+    (trial,) = here.trials()
+    (lost,) = [each for each in trial["validity"]["reasons"] if each["code"] == "node-lost"]
+    assert f"slurm job {number}: JobState CANCELLED" in lost["text"], lost
+    assert "distributed" not in out + err and "Traceback" not in out + err, out + err
+    assert wait_until(lambda: not queue(here), 60, 0.2)
+
+
+def test_trials_run_on_as_many_nodes_as_the_queue_gives(here: Workspace, slurm: Path) -> None:
+    batch, factors = 'cores = 4\npatience = "8 s"', "[factors]\nnodes = [1, 5]"
+    file = batch_study(here, "slurm", slurm, batch, factors=factors)
+    file.write_text(file.read_text().replace("\nnodes = 3\n", "\n"))
+    ended = here.run("run", file, "--results", "results")
+    assert ended.returncode == 5, ended.stdout + ended.stderr
+    few, many = sorted(here.trials(), key=lambda trial: trial["run"]["nodes"])
+    assert (few["status"], few["run"]["nodes"]) == ("done", 1), few["cause"]
+    assert (many["status"], many["run"]["nodes"]) == ("failed", 5)
+    assert "2 of the batch jobs are not there after 8 s" in many["cause"]
+    said = " ".join((ended.stdout + ended.stderr).split())
+    assert "to run the 1 invalid or lost trial again: headrace resume" in said, said
+    assert wait_until(lambda: not queue(here), 60, 0.2)
+    assert list((slurm / "shared").iterdir()) == []
+
+
+def test_a_job_without_a_log_tells_of_the_folder_that_nodes_must_share(
+    here: Workspace, slurm: Path
+) -> None:
+    """Slurm cannot open the log on a node that does not see the folder."""
+    batch = 'cores = 4\ndirectives = ["--output=/nowhere/log"]'
+    ended = here.run("run", batch_study(here, "slurm", slurm, batch), "--results", "results")
+    assert ended.returncode == 5, ended.stdout + ended.stderr
+    (trial,) = here.trials()
+    assert "(no log)" in trial["cause"] and "ended before its worker" in trial["cause"]
+    assert f"cannot write to {slurm}/shared starts no job" in trial["cause"], trial["cause"]
+    assert "[run.batch] folder" in trial["cause"]
+    assert wait_until(lambda: not queue(here), 60, 0.2)
+
+
+def running(*words: str) -> int:
+    """How many processes have this command line."""
+    found = 0
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found += file.read_text().split("\0")[:-1] == list(words)
+    return found
+
+
+SILENT = """#!/bin/sh
+echo "slurm_load_jobs error: Socket timed out on send/recv operation" >&2
+exit 1
+"""
+
+
+def test_jobs_that_a_silent_server_keeps_are_named_after_a_stop(
+    here: Workspace, slurm: Path
+) -> None:
+    """It is not said that everything was restored."""
+    batch = 'cores = 4\nqueue = "closed"'
+    (here.place / "bin").mkdir()
+    here.environment["PATH"] = f"{here.place}/bin:{os.environ['PATH']}"
+    command = here.start_anew("run", batch_study(here, "slurm", slurm, batch), "--results", "r")
+    with command:
+        try:
+            assert wait_until(lambda: len(queue(here)) == 3, 60, 0.2), "no job is queued"
+            (here.place / "bin" / "scancel").write_text(SILENT)
+            (here.place / "bin" / "scancel").chmod(0o755)
+            command.send_signal(signal.SIGINT)
+            _, said = command.communicate(timeout=60)
+        finally:
+            command.kill()
+    said = " ".join(said.split())
+    assert command.returncode == 130, said
+    assert "everything was restored" not in said
+    assert "stopped; could not restore: slurm job" in said and "headrace undo" in said, said
+    (here.place / "bin" / "scancel").unlink()
+    undone = here.run("undo")
+    assert undone.returncode == 0 and undone.stdout.count("cancelled") == 3, undone.stdout
+    assert wait_until(lambda: not queue(here), 60, 0.2)
+    assert list((slurm / "shared").iterdir()) == []
+
+
+def test_a_server_that_does_not_answer_is_no_wrong_request(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    for name in ("squeue", "scontrol", "scancel", "sbatch"):
+        (tmp_path / name).write_text(SILENT)
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "shared").mkdir()
+    before = os.environ["PATH"]
+    workspace.environment["PATH"] = f"{tmp_path}:{before}"
+    ended = workspace.run("run", batch_study(workspace, "slurm", tmp_path, ""), "--results", "r")
+    assert ended.returncode == 6, "its job may be in the queue"
+    (trial,) = workspace.trials("r")
+    assert "the server of slurm does not answer sbatch: slurm_load_jobs error" in trial["cause"]
+    assert "correct [run.batch]" not in trial["cause"], trial["cause"]
+    assert [each["code"] for each in trial["validity"]["reasons"]] == ["node-lost"], "tried again"
+    (tmp_path / "scancel").write_text("#!/bin/sh\nexit 0\n")
+    assert workspace.run("undo").returncode == 0
 
 
 def test_missing_commands_are_said_before_anything_starts(here: Workspace, slurm: Path) -> None:

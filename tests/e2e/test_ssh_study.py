@@ -282,6 +282,27 @@ def test_a_host_that_is_down_when_a_target_is_set_up_can_be_tried_again(
     assert [trial["validity"]["valid"] for trial in on_hosts.trials()] == [True]
 
 
+def test_ctrl_c_while_hosts_are_asked_stops_before_anything_starts(
+    on_hosts: Workspace, memory: Path, server: SshServer
+) -> None:
+    enter = server.enter_beta.read_text()
+    waits = f"touch {memory}/asked; sleep 3; exit 1\n"
+    server.enter_beta.write_text(enter.replace("\neval", f"\n{waits}eval"))
+    text = STUDY.format(storage=memory, hosts="alpha,beta", nodes=2, more="")
+    command = on_hosts.start_anew("run", on_hosts.study(text), "--results", "results")
+    with command:
+        try:
+            assert wait_until((memory / "asked").exists, 60, 0.05)
+            command.send_signal(signal.SIGINT)
+            _, said = command.communicate(timeout=60)
+        finally:
+            command.kill()
+            server.enter_beta.write_text(enter)
+    assert command.returncode == 130, said
+    assert "stopped; everything was restored. No trial was begun." in said
+    assert "headrace resume" not in said and not (on_hosts.place / "results").exists()
+
+
 OWN_FILES = """
 headrace = 1
 title = "files of each node"

@@ -90,7 +90,7 @@ def run(tmp_path: Path, targets: list[str]) -> subprocess.CompletedProcess[str]:
     )
     study = tmp_path / "study.toml"
     study.write_text(STUDY.format(place=tmp_path, targets=json.dumps(targets)))
-    path = f"{added.parent}:{Path(__file__).parent.parent}"
+    path = f"{added.parent}:{Path(__file__).parent.parent}:{os.environ.get('PYTHONPATH', '')}"
     words = ["run", str(study), "--results", str(tmp_path / "results")]
     return subprocess.run(
         [sys.executable, "-m", "headrace", *words, "--cache-dir", str(tmp_path / "cache")],
@@ -117,10 +117,11 @@ def test_each_node_sets_up_its_own_storage(tmp_path: Path, journal_place: Path) 
     ended = run(tmp_path, ["image", "emulated", "folder", "missing"])
     said = " ".join((ended.stdout + ended.stderr).split())
     assert "Traceback" not in said
+    assert ended.returncode == 5, said
     found = trials(tmp_path)
     for (target, _), trial in found.items():
         if target == "missing":
-            assert trial["status"] == "unsupported"
+            assert trial["status"] == "failed", "not a level of which the study has to do without"
             assert "node-0: " in trial["cause"] and "is missing" in trial["cause"]
             continue
         assert (trial["status"], trial["cause"]) == ("done", None)
@@ -222,6 +223,25 @@ def test_storage_that_another_run_uses_may_be_had_later(
     assert not left_over(tmp_path)
 
 
+def test_storage_that_a_node_refuses_fails_with_what_to_do(
+    tmp_path: Path, journal_place: Path
+) -> None:
+    """A device with data is not a level that the node lacks: its trials must not seem harmless."""
+    (tmp_path / "disk.img").write_bytes(b"data of a user" + bytes(64 << 20))
+    subprocess.run(["mkfs.ext4", "-qF", tmp_path / "disk.img"], check=True)
+    held = (tmp_path / "disk.img").read_bytes()
+    with node(tmp_path) as agent:
+        with pytest.raises(HeadraceError) as refused:
+            agent.storage.prepare_target(block(tmp_path))
+        assert not isinstance(refused.value, UnsupportedLevelError)
+        assert refused.value.hint, "the remedy comes from the node, too"
+        missing = TargetOfNode("block", "disk", {"device": "/dev/headrace-none"})
+        with pytest.raises(HeadraceError, match="is missing") as lacking:
+            agent.storage.prepare_target(missing)
+        assert not isinstance(lacking.value, UnsupportedLevelError) and lacking.value.hint
+    assert (tmp_path / "disk.img").read_bytes() == held
+
+
 def test_a_node_whose_engine_is_gone_tears_its_storage_down(
     tmp_path: Path, journal_place: Path
 ) -> None:
@@ -261,5 +281,5 @@ def test_files_are_sent_whole_and_as_they_are(tmp_path: Path, journal_place: Pat
         manifest = json.dumps({"generator": 1, "spec": spec, "files": [file, huge]}).encode()
         with pytest.raises(HeadraceError, match="no space on"):
             storage.lacking_files(FilesWanted(str(place), "key", manifest, ("b.root",)))
-        with pytest.raises(UnsupportedLevelError, match="is missing"):
+        with pytest.raises(HeadraceError, match="is missing"):
             storage.prepare_target(TargetOfNode("block", "none", {"device": "/dev/none"}))

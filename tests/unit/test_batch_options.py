@@ -73,6 +73,23 @@ def test_a_value_that_could_do_harm_is_refused_by_its_field(
     assert problem.line >= 10 and said in str(problem), str(problem)
 
 
+@pytest.mark.parametrize(
+    ("batch", "words"),
+    [
+        ('folder = "/shared/my folder"', "a path from / or ~/, of letters, digits and"),
+        ('queue = "long jobs"', "letters, digits and _ . , @"),
+        ('interface = "ib 0"', "the name of a network interface"),
+        ('address = "10.0.0.1 "', "an IP address or the name of a host"),
+        ('setup = "setup.sh"', "a path from / without $"),
+    ],
+)
+def test_what_a_text_may_be_is_told_in_words(batch: str, words: str) -> None:
+    with pytest.raises(StudyError) as error:
+        load_study_text(STUDY.format(on="slurm", batch=batch), file=Path("a.toml"), base=Path())
+    assert words in str(error.value), error.value
+    assert "^" not in str(error.value), "no regular expression"
+
+
 def test_a_field_of_the_request_cannot_be_a_factor_by_itself() -> None:
     text = STUDY.format(on="slurm", batch='[factors]\n"run.batch.queue" = ["a", "b"]')
     with pytest.raises(StudyError, match="varied as a whole"):

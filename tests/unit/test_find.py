@@ -285,6 +285,24 @@ def test_nothing_valid_is_a_warning_not_an_error(found: Found) -> None:
     }
 
 
+def test_an_outcome_counts_trials_and_not_their_reasons(tmp_path: Path) -> None:
+    """A lost node makes three probes of one trial fail: that is one trial."""
+    plan = plan_of(cells_of(slots=[1]), 2)
+    root = write_results(tmp_path / "a", plan, Truth(), broken={0: "failed", 1: "invalid"})
+    for file in root.glob("trials/*/trial.json"):
+        record = json.loads(file.read_text())
+        if record["status"] == "done":
+            text = "probe {} failed with the agent of its node"
+            record["validity"]["reasons"] = [
+                {"code": "probe-failed", "text": text.format(probe)}
+                for probe in ("block", "cpu", "network")
+            ]
+            file.write_text(json.dumps(record))
+    (missing,) = find(read(root)).unanswered
+    counts = {text.split()[0]: count for text, count in missing.reasons}
+    assert counts == {"probe": 1, "made": 1}, missing.reasons
+
+
 def test_provenances_stay_apart(tmp_path: Path) -> None:
     plan = plan_of(cells_of(slots=[1, 2]), 3)
     root = write_results(tmp_path / "a", plan, Truth(), series=False)

@@ -119,7 +119,7 @@ def _unanswered(
         causes = list(row["reasons"]) if row["status"] == "done" else [(row["cause"], row["cause"])]
         for code, text in causes:
             texts.setdefault(str(code), text or "no cause was recorded")
-            counts[str(code)] += 1
+        counts.update(dict.fromkeys((str(code) for code, _ in causes), 1))
     return Unanswered(
         workload=workload,
         target=target,

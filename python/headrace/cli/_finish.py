@@ -34,15 +34,27 @@ def finish(root: Path) -> Generator[Ending]:
     try:
         yield Ending(root)
     except InterruptedRunError as error:
-        err.print(
-            f"stopped; everything was restored. To continue: headrace resume {as_word(root)}",
-            markup=False,
-        )
+        err.print(f"stopped; {_restored(error)}.{_how_to_continue(root)}", markup=False)
         raise typer.Exit(int(error.exit_code)) from None
     except HeadraceError as error:
+        if error.left:
+            error.message = f"{error.message}\n{_restored(error)}"
         if error.hint is None and (root / "results.json").exists():
             error.hint = f"to continue: headrace resume {as_word(root)}"
         raise
+
+
+def _restored(error: HeadraceError) -> str:
+    """Return what became of the changes of this machine, as a clause."""
+    if not error.left:
+        return "everything was restored"
+    return f"could not restore: {'; '.join(error.left)} (headrace undo tries again)"
+
+
+def _how_to_continue(root: Path) -> str:
+    """Return the command as a sentence, if there is anything to continue."""
+    begun = (root / "results.json").exists()
+    return f" To continue: headrace resume {as_word(root)}" if begun else " No trial was begun."
 
 
 def offer_undo() -> None:

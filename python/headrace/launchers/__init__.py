@@ -33,6 +33,8 @@ from headrace.launchers.agent import (
     LauncherLostError,
     NodeInUseError,
     NodeLostError,
+    NoNodesError,
+    TooFewNodesError,
 )
 from headrace.launchers.job_events import (
     Ended,
@@ -64,6 +66,7 @@ __all__ = [
     "Launcher",
     "LauncherLostError",
     "Launchers",
+    "NoNodesError",
     "NodeInUseError",
     "NodeLostError",
     "Nodes",
@@ -71,6 +74,7 @@ __all__ = [
     "PacketWanted",
     "Ready",
     "Reported",
+    "TooFewNodesError",
     "kinds",
     "split_on",
 ]

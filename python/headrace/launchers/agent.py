@@ -27,6 +27,14 @@ class NodeInUseError(LauncherLostError):
     """Another run uses what jobs need on a node. It may be had later."""
 
 
+class NoNodesError(HeadraceError):
+    """A batch system did not give nodes. They may be had later."""
+
+
+class TooFewNodesError(NoNodesError):
+    """A queue did not give all nodes in time. Fewer nodes may be had."""
+
+
 class NodeLostError(LauncherLostError):
     """A node cannot be reached any more, or not yet again."""
 

@@ -21,7 +21,6 @@ from headrace import targets, workloads
 from headrace.datasets.integrity import MANIFEST, VERIFIED, find_damage, note_right, read_manifest
 from headrace.errors import (
     HeadraceError,
-    MissingError,
     Problem,
     RefusedError,
     UnsupportedLevelError,
@@ -122,10 +121,7 @@ class LocalNodeStorage(NodeStorage):
                 stack.enter_context(claimed(made.claims()))
             except RefusedError as error:
                 raise NodeInUseError(error.message) from error
-            try:
-                location = made.prepare(context)
-            except (MissingError, RefusedError) as error:
-                raise UnsupportedLevelError(error.message) from error
+            location = made.prepare(context)
             try:
                 found = _located(location)
             except BaseException:

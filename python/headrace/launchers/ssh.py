@@ -187,17 +187,24 @@ class _Session:
             last = last[-len(MARK) :] + byte
             if last.endswith(MARK):
                 return
-        raise HeadraceError(
+        raise self._slow()
+
+    def rest(self) -> str:
+        """Return what else a short command writes. Raises HeadraceError if it does not end."""
+        found = b""
+        for left_s in remaining(_START_S):
+            if not select.select([self.sock], [], [], left_s)[0]:
+                break
+            if not (data := self._read(4096)):
+                return found.decode(errors="replace").strip()
+            found += data
+        raise self._slow()
+
+    def _slow(self) -> HeadraceError:
+        return HeadraceError(
             f"{self.name} ({self.host.text}) does not answer within {_START_S:.0f} s",
             hint=f"try ssh {self.host.name}",
         )
-
-    def rest(self) -> str:
-        """Return what else a short command writes."""
-        found = b""
-        while data := self._read(4096):
-            found += data
-        return found.decode(errors="replace").strip()
 
     def _read(self, most: int) -> bytes:
         try:

@@ -18,6 +18,7 @@ from headrace.engine import Engine, Observer, Run, default_cache
 from headrace.engine.timing import TimedObserver
 from headrace.errors import (
     HeadraceError,
+    InterruptedRunError,
     MissingError,
     Problem,
     RefusedError,
@@ -132,7 +133,7 @@ class LoadedStudy:
         from headrace.records.store import ResultsHeader, ResultStore
 
         cache_dir = inputs.cache_dir
-        refuse_problems(problems_of(self, plan, engine, root, cache_dir))
+        _refuse(problems_of(self, plan, engine, root, cache_dir), inputs)
         header = ResultsHeader(
             study_hash=self.study.hash,
             title=self.study.title,
@@ -298,7 +299,7 @@ def resume(
     loaded = LoadedStudy(study, text, base, _media(forced_devices))
     inputs = RunInputs(observer, cache_dir, stop, on)
     with claimed(_places(study, plan, header.engine, root)), inputs.simulator(header.engine):
-        refuse_problems(problems_of(loaded, plan, header.engine, root, cache_dir))
+        _refuse(problems_of(loaded, plan, header.engine, root, cache_dir), inputs)
         store = ResultStore.open(root)
         try:
             if lost:
@@ -309,6 +310,13 @@ def resume(
             raise
         _drive(loaded, plan, store, inputs)
     return root
+
+
+def _refuse(problems: Sequence[Problem], inputs: RunInputs) -> None:
+    """`refuse_problems`, unless the user has stopped the check: InterruptedRunError."""
+    if inputs.stop is not None and inputs.stop.is_set():
+        raise InterruptedRunError("stopped")
+    refuse_problems(problems)
 
 
 def _places(study: Study, plan: Plan, engine: str, root: Path) -> list[Place]:

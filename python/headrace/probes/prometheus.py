@@ -27,6 +27,7 @@ from headrace.probes.services import (
     ServiceOptions,
     ServiceProbe,
 )
+from headrace.refusals import form
 
 _SELECTOR = re.compile(r'\s*([a-zA-Z_:][\w:]*)\s*(?:\{((?:\s*\w+\s*=\s*"[^"]*"\s*,?)*)\s*\})?\s*')
 _LABEL = re.compile(r'(\w+)\s*=\s*"([^"]*)"')
@@ -36,7 +37,7 @@ class PrometheusProbeOptions(ServiceOptions):
     """Fields of `[probe.NAME]` with `kind = "prometheus"`."""
 
     address: str = Field(
-        pattern="^https?://",
+        pattern=form("^https?://", "a URL that begins with http:// or https://"),
         description='URL of a server, "http://monitor:9090", or of an exporter, '
         '"http://node:9100/metrics"',
     )

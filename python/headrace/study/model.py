@@ -21,6 +21,7 @@ from headrace.document import dotted
 from headrace.errors import FileProblem
 from headrace.labels import Label
 from headrace.launchers.batch.options import BatchOptions
+from headrace.refusals import form
 from headrace.site import Section
 from headrace.units import (
     MOST_HOSTS,
@@ -118,7 +119,7 @@ class RunOptions(Section):
     )
     python: str | None = Field(
         None,
-        pattern=r"^[^-\s][^\x00-\x1f]*$",
+        pattern=form(r"^[^-\s][^\x00-\x1f]*$", "a path that begins with no space or -"),
         description="ssh and batch systems: path of the Python with Headrace on the nodes; the "
         "path of this one when not given",
     )

@@ -321,7 +321,9 @@ class Journal:
         trace: TracebackType | None,
     ) -> None:
         failed = [result.text for result in self.close() if not result.done]
-        if failed and error is None:
+        if isinstance(error, HeadraceError):
+            error.left += tuple(failed)
+        elif failed and error is None:
             raise HeadraceError(
                 "could not restore: " + "; ".join(failed), hint="try again with `headrace undo`"
             )

@@ -18,6 +18,7 @@ from typing_extensions import override
 
 from headrace.errors import HeadraceError, Problem
 from headrace.labels import Label
+from headrace.refusals import form
 from headrace.site import Site
 from headrace.system.cluster import Node, NodeSettings, call_inside
 from headrace.system.servers import Server
@@ -49,7 +50,9 @@ class HdfsOptions(ServedOptions):
     )
     block_size: Bytes = Field(64 << 20, ge=1 << 20, multiple_of=512, description="bytes of a block")
     path: str = Field(
-        "/headrace", pattern=r"^/", description="with `address`: a folder that may be written to"
+        "/headrace",
+        pattern=form(r"^/", "a path from /"),
+        description="with `address`: a folder that may be written to",
     )
     heartbeat: Seconds = Field(
         3.0, ge=1, le=60, description="measured: how often a data node reports to the name node"

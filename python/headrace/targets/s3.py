@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from headrace.errors import HeadraceError, Problem
 from headrace.protocols import PATIENCE
+from headrace.refusals import form
 from headrace.site import Site
 from headrace.system.cluster import Node
 from headrace.system.servers import Server
@@ -37,7 +38,7 @@ class S3Options(ServedOptions):
     )
     endpoint: str | None = Field(
         None,
-        pattern=r"^https?://[^/]+/?$",
+        pattern=form(r"^https?://[^/]+/?$", "http://HOST:PORT or https://HOST:PORT"),
         description=(
             "URL of a server that is there already, such as https://s3.example.org; none is "
             "started then"

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from headrace.refusals import form
 from headrace.system.setting_names import NAMES
 from headrace.targets import TargetOptions
 from headrace.units import MOST_QUEUED, Bytes
@@ -24,19 +25,19 @@ class ServerOptions(TargetOptions):
 
     server_agents: str | None = Field(
         None,
-        pattern=r"^ssh://[^\s/]+$",
+        pattern=form(r"^ssh://[^\s/]+$", "ssh://HOST or ssh://USER@HOST:PORT"),
         description="measured: ssh://root@HOST,root@HOST: servers of this storage; an agent on "
         "each drops its caches, applies server_scheduler …, and samples probes and meters",
     )
     server_python: str | None = Field(
         None,
-        pattern=r"^[^-\s][^\x00-\x1f]*$",
+        pattern=form(r"^[^-\s][^\x00-\x1f]*$", "a path that begins with no space or -"),
         description="path of the Python with Headrace on the servers; the path of this one when "
         "not given",
     )
     server_directory: str | None = Field(
         None,
-        pattern=r"^/[^\x00-\x1f]*$",
+        pattern=form(r"^/[^\x00-\x1f]*$", "a path from /"),
         description="folder on each server that holds the data: its disks are sampled and set",
     )
     server_scheduler: str | None = Field(

@@ -26,6 +26,7 @@ from headrace.datasets.copies import copy_file
 from headrace.datasets.integrity import MANIFEST, checksum
 from headrace.errors import HeadraceError, InterruptedRunError
 from headrace.labels import ITSELF
+from headrace.refusals import form
 from headrace.scenario import CacheTuning
 from headrace.site import Site, SiteServer
 from headrace.system.cluster import Node, NodeSettings
@@ -82,7 +83,7 @@ class XrootdOptions(ServedOptions):
     )
     path: str = Field(
         xrootd.TREE,
-        pattern="^/",
+        pattern=form("^/", "a path from /"),
         description="with `address`: the folder of that server that the study may use",
     )
     threads: int | None = Field(

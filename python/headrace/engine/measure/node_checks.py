@@ -29,7 +29,7 @@ from headrace.targets.local_drives import LocalDrives
 from headrace.targets.node_storage import WorkloadOfNode
 from headrace.workloads import kinds as workload_kinds
 
-_WITHOUT = "its trials are recorded as unsupported"
+_WITHOUT = "its trials fail"
 
 
 @dataclass
@@ -51,8 +51,8 @@ def node_problems(
 ) -> list[Problem]:
     """Return what each node lacks, with its name. `made`: (id of a trial, its target).
 
-    A node that lacks something makes the trials of that target unsupported; only if that leaves no
-    trial, the study cannot run. A study whose meters cannot be read, or whose programs are missing,
+    The trials of a target fail if a node lacks something for it; only if that leaves no trial, the
+    study cannot run. A study whose meters cannot be read, or whose programs are missing,
     does not run.
     """
     targets = dict(made)

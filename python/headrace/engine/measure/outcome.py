@@ -15,7 +15,7 @@ from headrace.errors import (
     UnsupportedLevelError,
     describe,
 )
-from headrace.launchers import LauncherLostError
+from headrace.launchers import LauncherLostError, NoNodesError, TooFewNodesError
 from headrace.records.energy import Energy
 from headrace.records.nodes import NodeFacts
 
@@ -40,6 +40,8 @@ class Failure:
     """Traceback of an unexpected error; kept with the record as `error.txt`."""
     node_lost: bool = False
     """Whether a node that it needs could not be reached: it may succeed when run again."""
+    too_few_nodes: bool = False
+    """Whether trials that need fewer nodes can run."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,12 @@ def failure_of(error: Exception, where: str = "") -> Failure:
         return Failure("unsupported", cause)
     if isinstance(error, HeadraceError):
         text = f"{cause} ({error.hint})" if error.hint else cause
-        return Failure("failed", text, node_lost=isinstance(error, LauncherLostError))
+        return Failure(
+            "failed",
+            text,
+            node_lost=isinstance(error, (LauncherLostError, NoNodesError)),
+            too_few_nodes=isinstance(error, TooFewNodesError),
+        )
     trace = "".join(traceback.format_exception(error))
     return Failure(
         "failed", f"{cause} (not foreseen by Headrace; see error.txt in the record)", trace

@@ -72,10 +72,12 @@ def make_target(name: str, resolved: Resolved, nodes: int) -> Target:
 def run_whole_plot(session: Session, trials: Sequence[Trial]) -> None:
     """Set up the target of `trials`, record every one of them, tear the target down.
 
-    Raises InterruptedRunError when stopped, and CannotRecordError; the target is torn down in these
-    cases too.
+    If a queue does not give the most nodes that any of them needs, those that need fewer follow
+    with a set-up of their own. Raises InterruptedRunError when stopped, and CannotRecordError; the
+    target is torn down in these cases too.
     """
     errors: list[str] = []
+    later: list[Trial] = []
     resolved = {
         trial.id: resolve(session.run.study, trial.target, trial.workload, trial.levels)
         for trial in trials
@@ -84,9 +86,14 @@ def run_whole_plot(session: Session, trials: Sequence[Trial]) -> None:
         with TearDown(errors, session.unfinished) as teardown:
             plot = _WholePlot(session, trials, resolved, teardown)
             failure = plot.finish_teardown() or plot.set_up()
+            if failure is not None and failure.too_few_nodes:
+                most = max(each.run.nodes for each in resolved.values())
+                later = [trial for trial in trials if resolved[trial.id].run.nodes < most]
             for trial in trials:
                 if session.run.stop.is_set():
                     raise InterruptedRunError("stopped")
+                if trial in later:
+                    continue
                 if failure is not None:
                     plot.record_failure(trial, failure)
                 elif session.wanted(trial):  # earlier trials may have used up the budget
@@ -95,6 +102,8 @@ def run_whole_plot(session: Session, trials: Sequence[Trial]) -> None:
         # The journal keeps the steps that failed and retries them at the end of the run.
         for error in errors:
             session.run.observer.phase(error)
+    if later:
+        run_whole_plot(session, later)
 
 
 class _WholePlot:

@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from headrace.errors import HeadraceError, InterruptedRunError, describe
+from headrace.launchers.agent import NoNodesError, TooFewNodesError
 from headrace.launchers.batch.options import BatchOptions
 from headrace.launchers.remote.beats import SILENCE_S
 from headrace.launchers.remote.connection import NodeConnection
-from headrace.launchers.remote.dask_client import workers_of
+from headrace.launchers.remote.dask_client import quiet, workers_of
 from headrace.launchers.remote.dask_nodes import check_versions, streams
-from headrace.system.batch_jobs import ENVIRONMENT, NO_SERVER
+from headrace.system.batch_jobs import ENVIRONMENT, NO_SERVER, SILENT_SERVER
 from headrace.system.journal import Journal, JournalEntry
 from headrace.system.owned import work_directory
 from headrace.system.waiting import wait_until
@@ -263,12 +264,14 @@ class BatchCluster:
             **self._of_worker(),
             **self._system.request(options),
         )
+        quiet(self._cluster)
         self._client = Client(
             self._cluster.scheduler_address,
             security=self._cluster.security,
             set_as_default=False,
             name="headrace",
         )
+        quiet(self._client)
 
     def _of_worker(self) -> dict[str, object]:
         options = self.options
@@ -333,6 +336,12 @@ class BatchCluster:
                 ) from error
             # The job may be in the queue all the same: undoing cancels it by its name.
             self._journal.undo(entry)
+            if isinstance(error, TimeoutError) or SILENT_SERVER.search(said):
+                raise NoNodesError(
+                    f"the server of {self._system.kind} does not answer {command}: "
+                    f"{said or f'nothing for {_SUBMIT_S:g} s'}",
+                    hint="see whether it runs and can be reached",
+                ) from error
             raise HeadraceError(
                 f"{command} refuses the job: {said}", hint="correct [run.batch]"
             ) from error
@@ -377,21 +386,29 @@ class BatchCluster:
             if job.name in there:
                 continue
             if state.over:
+                log = self._log_of(job)
                 raise HeadraceError(
                     f"{self._system.kind} job {job.id} ended before its worker was there "
-                    f"({state.text}); its log ends: {self._log_of(job)}",
-                    hint=self._remedy(),
+                    f"({state.text}); its log ends: {log or '(no log)'}",
+                    hint=self._remedy() if log else f"{self._no_folder()}; {self._remedy()}",
                 )
             if out_of_patience:
                 said = self._system.state(job.id).text
                 verb = "is" if len(waiting) == 1 else "are"
-                raise HeadraceError(
+                raise TooFewNodesError(
                     f"{len(waiting)} of the batch jobs {verb} not there after "
                     f"{self.options.patience:g} s; {self._system.kind} says of job {job.id}: "
                     f"{said}",
                     hint="[run.batch] patience is the time to wait; queue, cores and walltime "
                     "are what is requested",
                 )
+
+    def _no_folder(self) -> str:
+        """Return why a job could leave no log."""
+        return (
+            f"a node that cannot write to {folder_of(self.options)} starts no job: name a folder "
+            "that this machine and all nodes share, [run.batch] folder"
+        )
 
     def _remedy(self) -> str:
         remedy = "[run] python and [run.batch] setup say what a job starts"
@@ -411,7 +428,7 @@ class BatchCluster:
         for file in sorted(files, key=lambda file: (file.suffix != ".log", file.name)):
             if pattern.search(file.name.removeprefix(self._name)):
                 lines += file.read_text(errors="replace").splitlines()
-        return " | ".join(line for line in lines if line.strip())[-1500:] or "(no log)"
+        return " | ".join(line for line in lines if line.strip())[-1500:]
 
     def end_of(self, name: str) -> str:
         """Return what the batch system says of the job of a lost node, by the node's name."""

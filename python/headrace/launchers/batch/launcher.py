@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 from abc import abstractmethod
 from collections.abc import Generator, Sequence
@@ -22,9 +21,9 @@ from headrace.launchers.batch.options import PROGRAM_PATH, BatchOptions
 from headrace.launchers.remote.agent import RemoteAgent
 from headrace.launchers.remote.connection import NodeConnection
 from headrace.launchers.remote.launcher import RemoteLauncher
+from headrace.system.batch_jobs import ended_of
 from headrace.system.journal import Journal
 
-_PATIENCE_S = 60.0
 _NO_PATH = 'must be an absolute path without $, `, " and \\\\: it is a word of a job script'
 _OPTION = re.compile(r"-\S.*")
 
@@ -164,11 +163,9 @@ class Said:
 def said_by(words: Sequence[str]) -> Said:
     """Run a command of the batch system; one that cannot be run has the exit code -1."""
     try:
-        ended = subprocess.run(
-            words, capture_output=True, text=True, timeout=_PATIENCE_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Said(-1, str(error))
+        ended = ended_of(words)
+    except HeadraceError as error:
+        return Said(-1, error.message)
     return Said(ended.returncode, f"{ended.stdout}\n{ended.stderr}".strip())
 
 

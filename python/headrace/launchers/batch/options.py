@@ -11,13 +11,26 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
+from headrace.refusals import form
 from headrace.site import Section
 from headrace.units import Bytes, Seconds
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_*][A-Za-z0-9_.,@*:+/-]*$", max_length=200)]
-PlainPath = Annotated[str, Field(pattern=r"^(/|~/)[A-Za-z0-9_./+@=-]*$", max_length=200)]
+_NAME = form(
+    r"^[A-Za-z0-9_*][A-Za-z0-9_.,@*:+/-]*$", "letters, digits and _ . , @ * : + / - without spaces"
+)
+_PLAIN_PATH = form(
+    r"^(/|~/)[A-Za-z0-9_./+@=-]*$",
+    "a path from / or ~/, of letters, digits and _ . / + @ = - without spaces",
+)
+Name = Annotated[str, Field(pattern=_NAME, max_length=200)]
+PlainPath = Annotated[str, Field(pattern=_PLAIN_PATH, max_length=200)]
 PROGRAM_PATH = re.compile(r"/[^\x00-\x1f\x7f\u0080-\u009f\u2028\u2029$`\"\\]+")
-ProgramPath = Annotated[str, Field(pattern=f"^{PROGRAM_PATH.pattern}$")]
+_PROGRAM_PATH = form(
+    f"^{PROGRAM_PATH.pattern}$", 'a path from / without $, `, ", \\ and control characters'
+)
+_INTERFACE = form(r"^[A-Za-z0-9_.:-]{1,15}$", "the name of a network interface: ip link lists them")
+_ADDRESS = form(r"^[A-Za-z0-9.:-]+$", "an IP address or the name of a host")
+ProgramPath = Annotated[str, Field(pattern=_PROGRAM_PATH)]
 _NOT_ON_ONE_LINE = re.compile(r"[\x00-\x1f\x7f\u0080-\u009f\u2028\u2029]|\\$")
 
 
@@ -47,10 +60,10 @@ class BatchOptions(Section):
     setup: ProgramPath | None = Field(
         None, description="a file that the job's shell reads (.) before it starts Python"
     )
-    interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,15}$")] | None = Field(
+    interface: Annotated[str, Field(pattern=_INTERFACE)] | None = Field(
         None, description="network interface, here and on the nodes; loopback when not given"
     )
-    address: Annotated[str, Field(pattern=r"^[A-Za-z0-9.:-]+$", max_length=200)] | None = Field(
+    address: Annotated[str, Field(pattern=_ADDRESS, max_length=200)] | None = Field(
         None, description="address of this machine at which the nodes reach it"
     )
     directives: tuple[Annotated[str, AfterValidator(_one_line)], ...] = Field(

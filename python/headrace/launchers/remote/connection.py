@@ -225,7 +225,7 @@ class NodeConnection:
                 self._receive()
         answer = self._answers.pop(number)
         if answer.error is not None:
-            raise error_of(*answer.error)
+            raise error_of(answer.error)
         try:
             return decode(answer.value, types_of(method)[1])
         except (ValueError, TypeError) as error:
@@ -368,7 +368,7 @@ class NodeConnection:
             if not isinstance(message, CallAnswer):
                 self._events.append(message)
             elif message.error is not None and not message.number:
-                raise self._gone(f"a call failed there: {message.error[1]}")
+                raise self._gone(f"a call failed there: {message.error.words}")
             elif message.number in self._asked:
                 self._asked.remove(message.number)
                 self._answers[message.number] = message

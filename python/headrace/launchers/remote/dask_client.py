@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import socket
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,7 @@ def client_of(
         patience_s = max(silence_s, _LEAST_TCP_S)
         dask.config.set({"distributed.comm.timeouts.tcp": f"{patience_s} s"})
     try:
-        return Client(
+        client = Client(
             f"{'tls' if encrypted else 'tcp'}://{address}",
             timeout=_CONNECT_S,
             security=security,
@@ -63,6 +64,22 @@ def client_of(
             f"no Dask scheduler answers at {address}: {describe(error)}",
             hint=f"start one (dask scheduler), or correct {asked_by}",
         ) from error
+    quiet(client)
+    return client
+
+
+def quiet(part: Any) -> None:
+    """Let a client or a cluster of Dask in this process print nothing of its own.
+
+    Dask logs an error, or a traceback of a task that nobody awaits, for each connection that is
+    lost. Headrace itself says which node is lost, and why.
+    """
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    part.loop.asyncio_loop.set_exception_handler(_say_nothing)
+
+
+def _say_nothing(loop: object, context: object) -> None:
+    """Handle an exception that no code awaits."""
 
 
 def _is_encrypted(security: Any) -> bool:

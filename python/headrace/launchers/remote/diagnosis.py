@@ -316,7 +316,7 @@ def judge_own_folder(views: FolderViews, names: Sequence[str], target: str) -> l
     for number, node in enumerate(names):
         if node in views.refused:
             why = views.refused[node]
-            without = f"trials of {target} are unsupported"
+            without = f"trials of {target} fail"
             remedy = "create it, and let the user of the node write there"
             found.append(ClusterFinding(why, remedy, (node,), True, without))
             continue

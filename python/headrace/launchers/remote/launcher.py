@@ -329,8 +329,7 @@ class RemoteLauncher(Launcher):
                 events.append(Ready(job, message.offers))
             case JobRefused():
                 del self._jobs[job.number]
-                name, text = message.error
-                raise error_of(name, f"node {node.name}: {text}")
+                raise error_of(message.error, f"node {node.name}: ")
             case JobWantsPacket():
                 events.append(PacketWanted(job, message.so_far))
             case JobReported():

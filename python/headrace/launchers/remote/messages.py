@@ -40,15 +40,28 @@ class Call(msgspec.Struct, tag="call", array_like=True):
     arguments: msgspec.Raw
 
 
+class NodeError(msgspec.Struct, array_like=True):
+    """An error on a node: the name of its class, its text and its remedy."""
+
+    name: str
+    text: str
+    hint: str | None = None
+
+    @property
+    def words(self) -> str:
+        """Text and remedy as one clause."""
+        return "; ".join(filter(None, (self.text, self.hint)))
+
+
 class CallAnswer(msgspec.Struct, tag="answer", array_like=True):
-    """The encoded result of a call, or the name and text of its error.
+    """The encoded result of a call, or its error.
 
     A call without an answer (number 0) has one when it fails.
     """
 
     number: int
     value: msgspec.Raw = msgspec.Raw(b"\xc0")
-    error: tuple[str, str] | None = None
+    error: NodeError | None = None
 
 
 class JobReady(msgspec.Struct, tag="ready", array_like=True):
@@ -63,10 +76,10 @@ class JobReady(msgspec.Struct, tag="ready", array_like=True):
 
 
 class JobRefused(msgspec.Struct, tag="refused", array_like=True):
-    """A job could not be started: the name and text of the error."""
+    """A job could not be started."""
 
     job: int
-    error: tuple[str, str]
+    error: NodeError
 
 
 class JobWantsPacket(msgspec.Struct, tag="packet", array_like=True):
@@ -234,6 +247,12 @@ ERRORS: dict[str, type[Exception]] = {
 }
 
 
-def error_of(name: str, text: str) -> Exception:
-    """Return the error of a call; one of an unknown kind becomes a HeadraceError."""
-    return ERRORS.get(name, HeadraceError)(text)
+def error_of(sent: NodeError, where: str = "") -> Exception:
+    """Return the error of a call; one of an unknown kind becomes a HeadraceError.
+
+    `where` is put before its text. A HeadraceError keeps its remedy.
+    """
+    error = ERRORS.get(sent.name, HeadraceError)(f"{where}{sent.text}")
+    if isinstance(error, HeadraceError):
+        error.hint = sent.hint
+    return error

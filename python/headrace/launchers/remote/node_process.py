@@ -50,6 +50,7 @@ from headrace.launchers.remote.messages import (
     JobsLost,
     JobWantsPacket,
     NodeAbilities,
+    NodeError,
     Reaped,
     decode,
     encode,
@@ -178,7 +179,7 @@ class NodeService:
         try:
             job = self._local.spawn(self._folders.of_job(number, spec), self._agent)
         except Exception as error:
-            self._send(JobRefused(number, (_name(error), describe(error))))
+            self._send(JobRefused(number, _sent(error)))
             return
         self._jobs[number] = job
         self._numbers[job] = number
@@ -253,7 +254,7 @@ class NodeService:
         except Exception as error:
             if not call.number and isinstance(error, LauncherLostError):
                 return  # `wait` says so
-            answer = CallAnswer(call.number, error=(_name(error), describe(error)))
+            answer = CallAnswer(call.number, error=_sent(error))
         if call.number or answer.error is not None:
             self._send(answer)
 
@@ -321,11 +322,14 @@ class NodeService:
         self._send(message)
 
 
-def _name(error: Exception) -> str:
-    for kind in (OSError, LauncherLostError):  # subclasses are not known to the other process
-        if isinstance(error, kind):
-            return kind.__name__
-    return type(error).__name__
+def _sent(error: Exception) -> NodeError:
+    """Return an error as the engine receives it."""
+    kind = type(error)
+    for known in (OSError, LauncherLostError):  # subclasses are not known to the other process
+        if isinstance(error, known):
+            kind = known
+    hint = error.hint if isinstance(error, HeadraceError) else None
+    return NodeError(kind.__name__, describe(error), hint)
 
 
 def _stopped(*_: object) -> NoReturn:
@@ -359,8 +363,7 @@ def _refuse(calls: int, answers: int, error: HeadraceError) -> None:
 
     A process that just ended would look like a broken connection.
     """
-    text = "; ".join(filter(None, (error.message, error.hint)))
     with contextlib.suppress(OSError):
-        os.write(answers, framed(CallAnswer(0, error=(_name(error), text))))
+        os.write(answers, framed(CallAnswer(0, error=_sent(error))))
         while select.select([calls], [], [], SILENCE_S)[0] and os.read(calls, 1 << 16):
             pass
