@@ -41,13 +41,9 @@ from headrace.drives.learning.device import UNIT, RequestTimes
 from headrace.drives.learning.drive_file import write_learnt
 from headrace.drives.learning.flash import learn_flash, loads_of
 from headrace.drives.learning.flash_alike import as_good
-from headrace.drives.learning.flash_fit import (
-    FlashFit,
-    best_fit,
-    missed,
-    table_of,
-)
+from headrace.drives.learning.flash_fit import best_fit
 from headrace.drives.learning.flash_layouts import FlashLayout
+from headrace.drives.learning.flash_model import FlashFit, missed, table_of
 from headrace.drives.learning.loads import result_of
 from headrace.drives.learning.queueing import learn_reordering, with_queue
 from headrace.drives.learning.rotation import cleaned
@@ -278,7 +274,7 @@ def test_a_number_is_told_only_where_loads_depend_on_it(
     measured = {load: run_load(device, load, limit_s=0.6) for load in loads_of(32)}
     logs = FOUR_DIES_LOGS.copy()
     logs[3] = np.log(channel_bytes_per_s)
-    others = as_good(device, FlashFit(FOUR_DIES, logs, 0.02), measured)
+    others = as_good(device, FlashFit(FOUR_DIES, logs, 0.0125), measured)
     assert {"dies", "channels"} - others.keys() == {limit}
 
 

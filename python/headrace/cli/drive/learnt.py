@@ -43,7 +43,7 @@ def learn(
     device: Device,
     output: Annotated[Path, typer.Option("--out", help="new file for the learnt drive")],
     minutes: Annotated[
-        float, typer.Option(help="minutes that the requests may take, 10 at most")
+        float, typer.Option(help="minutes of requests, 10 at most; fits take CPU time besides")
     ] = 5.0,
     write_to: Annotated[
         Path | None,
@@ -160,7 +160,8 @@ def _show(learnt: LearntDrive, device: str) -> None:
     name = escape(device)
     written = format_bytes(learnt.written_bytes) if learnt.written_bytes else "none"
     out.print(
-        f"{name}: {learnt.seconds:.0f} s, {format_bytes(learnt.read_bytes)} read, {written} written"
+        f"{name}: {learnt.seconds:.0f} s, {format_bytes(learnt.read_bytes)} read, "
+        f"{written} written; fits took {learnt.fit_cpu_s:.0f} s of CPU time"
     )
     out.print(_values(learnt.values))
     out.print(_checks(learnt.checks))

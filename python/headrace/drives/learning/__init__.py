@@ -6,6 +6,7 @@ can learn drives whose values they know.
 
 from __future__ import annotations
 
+import time
 from typing import Literal
 
 import numpy as np
@@ -69,10 +70,12 @@ def learn_drive(
     not answer as a drive of its kind.
     """
     begun_s = device.elapsed_s
+    begun_cpu_s = time.process_time() - device.request_cpu_s
     found = kind or kind_of(device)
     learn = learn_disk if found == "hdd" else learn_flash
     learnt = learn(device, seconds=seconds, say=say)
     learnt.table["name"] = name
     learnt.seconds = device.elapsed_s - begun_s
+    learnt.fit_cpu_s = time.process_time() - device.request_cpu_s - begun_cpu_s
     learnt.read_bytes, learnt.written_bytes = device.read_bytes, device.written_bytes
     return learnt

@@ -17,6 +17,8 @@ HIT_SECTORS = (8, 32, 64, 128, 256)
 LONGEST_READ_AHEAD = 1 << 16
 """Sectors up to which read-ahead is looked for."""
 MOST_SEGMENTS = 256
+_LITTLE_AHEAD, _LONG_PIECE = 32, 1024
+"""Sectors of read-ahead that are little, and of pieces then."""
 _ASKED_MOST = 8
 _YESES, _NOES = 2, 3
 _HIT_TRIES = 3
@@ -176,12 +178,23 @@ def learn_segments(device: LearntDevice, turn_s: float, hits: Hits) -> int:
     return min(last_true(max(top // 2, 1), top, held), MOST_SEGMENTS)
 
 
+def segment_piece(ahead: int) -> int:
+    """Return the sectors of the reads in order that fill a segment.
+
+    A disk that hardly reads ahead misses each of them by a revolution: a few long ones, or the
+    search takes minutes.
+    """
+    if ahead <= _LITTLE_AHEAD:
+        return _LONG_PIECE
+    return min(max(ahead // 16 // UNIT, 1) * UNIT, 256)
+
+
 def learn_segment_sectors(
     device: LearntDevice, turn_s: float, hits: Hits, ahead: int, per_track: float
 ) -> int | None:
     """Return the sectors of one segment: how much is kept of a long read in order. None if more
     than twice the longest read-ahead is kept."""
-    piece = min(max(ahead // 16 // UNIT, 1) * UNIT, 256)
+    piece = segment_piece(ahead)
 
     @_sure
     def held(pieces: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -84,6 +85,8 @@ class LearntDevice:
         self.random = np.random.default_rng(seed)
         self.elapsed_s = 0.0
         """Time of the drive's clock."""
+        self.request_cpu_s = 0.0
+        """CPU time of this program in requests."""
         self.read_bytes = 0
         self.written_bytes = 0
         self.writable = writable
@@ -130,17 +133,36 @@ class LearntDevice:
         through: bool = False,
     ) -> RequestTimes:
         """Write like `reads` reads; `through`: each write is done when it is on the medium."""
+        self._check_writable(sector, sectors)
+        op = WRITE_THROUGH if through else WRITE
+        return self._requests(op, sector, sectors, wait_s, depth, limit_s)
+
+    def mixed(
+        self,
+        sector: Sequence[int],
+        sectors: int,
+        write: Sequence[bool],
+        *,
+        depth: int,
+        limit_s: float | None = None,
+    ) -> RequestTimes:
+        """Read and write in this order, with `depth` requests in flight. No request starts after
+        `limit_s`, so there may be fewer timings."""
+        self._check_writable(sector, sectors)
+        ops = [WRITE if each else READ for each in write]
+        return self._requests(ops, sector, sectors, 0.0, depth, limit_s)
+
+    def _check_writable(self, sector: Sequence[int], sectors: int | Sequence[int]) -> None:
+        """Raise ValueError if the device must not be written in all of these places."""
         last = self.capacity_sectors - EDGE_SECTORS
         lengths = [sectors] * len(sector) if isinstance(sectors, int) else sectors
         ends = zip(sector, lengths, strict=True)
         if not self.writable or any(at < EDGE_SECTORS or at + length > last for at, length in ends):
             raise ValueError(f"{self.name} must not be written there")
-        op = WRITE_THROUGH if through else WRITE
-        return self._requests(op, sector, sectors, wait_s, depth, limit_s)
 
     def _requests(
         self,
-        op: int,
+        op: int | list[int],
         sector: Sequence[int],
         sectors: int | Sequence[int],
         wait_s: float | Sequence[float],
@@ -148,6 +170,7 @@ class LearntDevice:
         limit_s: float | None,
     ) -> RequestTimes:
         count = len(sector)
+        ops = [op] * count if isinstance(op, int) else op
         lengths = [sectors] * count if isinstance(sectors, int) else list(sectors)
         waits_ns = (
             [round(wait_s * 1e9)] * count
@@ -162,14 +185,16 @@ class LearntDevice:
             if left_s is not None and left_s <= 0:
                 break
             chunk = slice(first, first + step)
-            times = self._run(op, sector[chunk], lengths[chunk], waits_ns[chunk], depth, left_s)
+            times = self._run(
+                ops[chunk], sector[chunk], lengths[chunk], waits_ns[chunk], depth, left_s
+            )
             parts.append(times)
         times = np.concatenate(parts) if parts else np.empty((0, 2))
         return RequestTimes(times[:, 0], times[:, 1])
 
     def _run(
         self,
-        op: int,
+        ops: list[int],
         sector: Sequence[int],
         sectors: list[int],
         wait_ns: list[int],
@@ -179,10 +204,11 @@ class LearntDevice:
         prompt = (
             _prompt() if isinstance(self._timed, TimedBlockDevice) else contextlib.nullcontext()
         )
+        begun_s = time.process_time()
         try:
             with prompt:
                 made = self._timed.run(
-                    [op] * len(sector),
+                    ops,
                     list(sector),
                     sectors,
                     wait_ns,
@@ -190,22 +216,29 @@ class LearntDevice:
                     WITHOUT_LIMIT_NS if left_s is None else round(left_s * 1e9),
                 )
         except OSError as error:
-            what = "read" if op == READ else "write"
+            what = " or ".join(sorted({"read" if op == READ else "write" for op in ops}))
             raise HeadraceError(
                 f"{self.name}: a {what} failed after {self.elapsed_s:.0f} s: {error}",
                 hint="the kernel's log (dmesg) says why; no drive file is written",
             ) from None
+        self.request_cpu_s += time.process_time() - begun_s
         times = np.frombuffer(made, np.uint64).astype(np.float64).reshape(-1, 2) * 1e-9
         if len(times):
             self.elapsed_s = float(times[:, 1].max())
-        moved = sum(sectors[: len(times)])
-        if op == READ:
-            self.read_bytes += moved * SECTOR_BYTES
-            self._issued += DiskSums(len(times), moved, 0)
-        else:
-            self.written_bytes += moved * SECTOR_BYTES
-            self._issued += DiskSums(len(times), 0, moved)
+        read, written = self._moved(ops, sectors, len(times))
+        self.read_bytes += read * SECTOR_BYTES
+        self.written_bytes += written * SECTOR_BYTES
+        self._issued += DiskSums(len(times), read, written)
         return times
+
+    @staticmethod
+    def _moved(ops: list[int], sectors: list[int], count: int) -> tuple[int, int]:
+        """Return the sectors that the first requests read and wrote."""
+        total = sum(sectors[:count])
+        if ops.count(ops[0]) == len(ops):  # a fit runs thousands of such loads
+            return (total, 0) if ops[0] == READ else (0, total)
+        read = sum(length for op, length in zip(ops[:count], sectors, strict=False) if op == READ)
+        return read, total - read
 
     def take_idle(self, pause_s: float) -> None:
         """Leave the drive alone: it empties its caches meanwhile."""

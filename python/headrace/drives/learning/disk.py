@@ -15,6 +15,7 @@ from headrace.drives.learning.buffering import (
     learn_read_ahead,
     learn_segment_sectors,
     learn_segments,
+    segment_piece,
 )
 from headrace.drives.learning.device import UNIT, LearntDevice, Say
 from headrace.drives.learning.disk_writes import learn_disk_writes
@@ -199,7 +200,8 @@ def _buffer(
         )
         held = 2 * LONGEST_READ_AHEAD
     else:
-        learnt.add("buffer.segment_bytes", held * 512, "B", "repeated reads")
+        error = 2.0 * max(segment_piece(ahead.sectors), ahead.spread) * 512
+        learnt.add("buffer.segment_bytes", held * 512, "B", "repeated reads", error)
     held = max(held, ahead.sectors, UNIT)
     learnt.table["buffer"] = {
         "segments": segments,
@@ -228,7 +230,11 @@ def _overheads(
     )
     medium_s = rotation.turn_s * UNIT / zone.sectors_per_track
     rate = float(cast("float", learnt.table["link_bytes_per_s"]))
-    miss_us = max((least_s - medium_s - 512 / rate) * 1e6, 1.0)
+    sector_s = medium_s / UNIT
+    # A link slower than the medium carries the sectors one after the other from the first one on.
+    slower = 512 / rate > sector_s
+    transfer_s = sector_s + UNIT * 512 / rate if slower else medium_s + 512 / rate
+    miss_us = max((least_s - transfer_s) * 1e6, 1.0)
     skew_us = float(cast("float", learnt.table["track_skew_ms"])) * 1e3
     if hits is not None and miss_us > hits.overhead_s * 1e6 + 0.5 * skew_us > 50:
         why = "read-ahead leaves the track: what reads from the buffer take is assumed"
@@ -323,6 +329,8 @@ def _queue(device: LearntDevice, learnt: LearntDrive, limit_s: float, say: Say) 
         else:
             why = "no read waited so long that it shows"
             learnt.unknown.append(Unknown("queue.age_limit_ms", why))
+    elif not device.writable:
+        learnt.unknown.append(Unknown("queue.reordering", "the drive holds one command at a time"))
     modelled = modelled_loads(learnt.table, measured, requests=2 * MODEL_REQUESTS, seed=7)
     for (load, result), model in zip(measured.items(), modelled, strict=True):
         learnt.checks.append(check_of(load, result, model))

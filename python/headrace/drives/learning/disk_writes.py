@@ -17,18 +17,26 @@ from headrace.drives.learning.loads import (
     modelled_loads,
     run_load,
 )
+from headrace.drives.learning.queueing import REORDERINGS
 from headrace.drives.learning.rotation import Rotation
 from headrace.drives.learning.seeks import Cylinders, SeekPoint, learn_seeks, seek_ms
 from headrace.drives.learning.values import LearntDrive, Unknown
 from headrace.scenario import Table
 
-LARGE = 1024
-"""Sectors of the writes that fill a cache by bytes, before they are too many."""
+LARGE = (1024, 256, 64)
+"""Sectors of the writes that fill a cache by bytes, before they are too many: the largest of which
+it takes a few."""
+FEW = 3
+"""Writes that tell whether the cache takes those of a size."""
+CACHED = 0.35
+"""Revolutions up to which a write did not wait for the medium."""
 ALIKE = 0.15
 """Relative difference of two counts of writes that one limit may cause."""
 REGION_BYTES = 64 << 20
 """Bytes that are written in order, again and again."""
 MOST_PAUSE_S = 15.0
+ORDER_ALIKE = 0.03
+"""Difference of the logarithm of a rate below which two orders are as good."""
 SETTLE_DISTANCES = 12
 MODEL_REQUESTS = 2500
 
@@ -48,7 +56,7 @@ def learn_disk_writes(
     turn_s = rotation.turn_s
     small = write_burst(device, UNIT, turn_s=turn_s, limit_s=0.12 * seconds, pause_s=1.0)
     device.take_idle(_pause_s(small))
-    cached = small.hit_s < 0.35 * turn_s
+    cached = small.hit_s < CACHED * turn_s
     if cached:
         say("size of the write cache")
         _cache(device, learnt, small, turn_s, 0.12 * seconds)
@@ -85,10 +93,9 @@ def _cache(
         learnt.unknown.append(Unknown("destage rate", why))
         return
     learnt.add("destage rate", small.per_s, "1/s", f"{how} of 4 KiB", small.error_per_s)
-    large = write_burst(device, LARGE, turn_s=turn_s, limit_s=limit_s, pause_s=0.0)
-    device.take_idle(_pause_s(large))
+    sectors, large = _large_burst(device, turn_s, link, limit_s)
     buffer = cast("Table", table["buffer"])
-    small_bytes, large_bytes = small.taken * UNIT * 512, large.taken * LARGE * 512
+    small_bytes, large_bytes = small.taken * UNIT * 512, large.taken * sectors * 512
     if not large.full or _alike(large.taken, small.taken):
         # Ranges limit both.
         buffer["write_cache_extents"], buffer["write_cache_bytes"] = small.taken, large_bytes
@@ -99,11 +106,31 @@ def _cache(
         buffer["write_cache_extents"], buffer["write_cache_bytes"] = small.taken, small_bytes
         why = f"{small.taken} or more: its bytes are full before"
         learnt.unknown.append(Unknown("buffer.write_cache_extents", why))
-        _corrected(learnt, "write_cache_bytes", large, LARGE, turn_s)
+        _corrected(learnt, "write_cache_bytes", large, sectors, turn_s)
     else:
         buffer["write_cache_extents"], buffer["write_cache_bytes"] = small.taken, large_bytes
         _corrected(learnt, "write_cache_extents", small, UNIT, turn_s)
-        _corrected(learnt, "write_cache_bytes", large, LARGE, turn_s)
+        _corrected(learnt, "write_cache_bytes", large, sectors, turn_s)
+
+
+def _large_burst(
+    device: LearntDevice, turn_s: float, link: float, limit_s: float
+) -> tuple[int, Burst]:
+    """Return the sectors of the largest writes that the cache takes, and a burst of them.
+
+    A cache smaller than a write takes none at once: each of them is slow, so that none would seem
+    to wait for the others.
+    """
+    for sectors in LARGE[:-1]:
+        few = device.writes(device.writable_sectors(FEW, sectors), sectors).response_s
+        device.take_idle(1.0)
+        if float(np.median(few)) < sectors * 512 / link + CACHED * turn_s:
+            break
+    else:
+        sectors = LARGE[-1]
+    burst = write_burst(device, sectors, turn_s=turn_s, limit_s=limit_s, pause_s=0.0)
+    device.take_idle(_pause_s(burst))
+    return sectors, burst
 
 
 def _alike(one: float, other: float) -> bool:
@@ -198,6 +225,8 @@ def _loads(device: LearntDevice, learnt: LearntDrive, limit_s: float, say: Say) 
         say(load.name)
         device.take_idle(1.0)
         results.append(run_load(device, load, limit_s=limit_s / len(loads)))
+    if device.queue_depth == 1:
+        _order(learnt, loads[0], results[0])
     one = results[0]
     how = "random writes of 4 KiB, depth 1"
     learnt.add("latency of a write of 4 KiB, p50", one.p50_s * 1e3, "ms", how)
@@ -208,3 +237,22 @@ def _loads(device: LearntDevice, learnt: LearntDrive, limit_s: float, say: Say) 
     modelled = modelled_loads(learnt.table, loads, requests=MODEL_REQUESTS, seed=7)
     for load, result, model in zip(loads, results, modelled, strict=True):
         learnt.checks.append(check_of(load, result, model))
+
+
+def _order(learnt: LearntDrive, load: ScriptLoad, measured: LoadResult) -> None:
+    """Learn in which order a drive that holds one command empties its cache: reads do not tell."""
+    buffer = cast("Table", learnt.table["buffer"])
+    if not buffer.get("write_cache_bytes", 1):
+        learnt.unknown.append(Unknown("queue.reordering", "one command at a time, and no cache"))
+        return
+    queue = cast("Table", learnt.table["queue"])
+    errors: dict[float, float] = {}
+    for share in REORDERINGS[::2]:
+        queue["reordering"] = share
+        (model,) = modelled_loads(learnt.table, [load], requests=MODEL_REQUESTS, seed=7)
+        errors[share] = abs(math.log(model.iops / measured.iops))
+    best = min(errors, key=lambda each: errors[each])
+    queue["reordering"] = best
+    alike = [share for share, error in errors.items() if error < errors[best] + ORDER_ALIKE]
+    error = max((max(alike) - min(alike)) / 2, 0.05)
+    learnt.add("queue.reordering", best, "", "random writes, and the model", error)

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from headrace.drives.learning.device import UNIT, LearntDevice, Say
-from headrace.drives.learning.flash_alike import Alike, settle
-from headrace.drives.learning.flash_fit import (
+from headrace.drives.learning.flash_alike import OF_ERROR, Alike, settle
+from headrace.drives.learning.flash_fit import best_fit
+from headrace.drives.learning.flash_model import (
     WELL_MET,
     FlashFit,
     Measured,
-    Values,
-    best_fit,
-    misfits,
     missed,
     table_of,
 )
@@ -41,7 +37,8 @@ FITTED = (
     ("flash.channel_bytes_per_s", "B/s"),
     ("link_bytes_per_s", "B/s"),
 )
-MOST_ERROR = 0.5
+LINK = len(FITTED) - 1
+MOST_ERROR = 0.25
 """Standard error of a logarithm; above it a value is not determined."""
 
 WRITES_SHARE = 0.25
@@ -100,13 +97,17 @@ def learn_flash(
     say("other values are sought that meet the loads as well")
     alike = settle(device, best, measured)
     learnt.table = table_of(device, alike.best.layout, alike.best.logs)
-    _report(device, learnt, measured, alike)
+    _report(learnt, measured, alike)
     modelled = modelled_loads(learnt.table, measured, requests=8000, seed=5)
     for (load, result), model in zip(measured.items(), modelled, strict=True):
         learnt.checks.append(check_of(load, result, model))
     learnt.end_part("reads", device.take_others("reads"))
     if filled is not None:
-        learn_flash_writes(device, learnt, filled, seconds=write_s, say=say)
+        slowest, fastest = alike.range_of(LINK)
+        link_error_s = UNIT * 512 * (1 / slowest - 1 / fastest) / (2 * OF_ERROR)
+        learn_flash_writes(
+            device, learnt, filled, link_error_s=link_error_s, seconds=write_s, say=say
+        )
     else:
         learnt.unknown += [Unknown(name, why) for name, why in WRITES_UNKNOWN]
     return learnt
@@ -143,42 +144,24 @@ def _read(
     return measured, best
 
 
-def _report(device: LearntDevice, learnt: LearntDrive, measured: Measured, alike: Alike) -> None:
-    """Add the values with their uncertainty: the standard error, or the distance to the farthest
-    value of the fits that are as good, if that is larger."""
+def _report(learnt: LearntDrive, measured: Measured, alike: Alike) -> None:
+    """Add the values with their standard errors, or say between which values they are."""
     best = alike.best
     one = measured[ScriptLoad(UNIT, 1)]
     learnt.add("latency of a read of 4 KiB", one.p50_s * 1e6, "µs", "depth 1")
-    errors = np.maximum(_standard_errors(device, measured, best), alike.farthest())
+    errors = alike.standard_errors()
     for index, ((name, unit), log, error) in enumerate(zip(FITTED, best.logs, errors, strict=True)):
         value = math.exp(float(log))
         if error <= MOST_ERROR:
             learnt.add(name, value, unit, FROM_ALL, value * float(error))
             continue
         low, high = alike.range_of(index)
-        why = "no load of the script depends on it enough; the file's value only fits them"
-        if high > low:
-            why = f"{low:.3g} to {high:.3g} {unit} meet the loads as well as the file's {value:.3g}"
+        why = f"{low:.3g} to {high:.3g} {unit} meet the loads as well as the file's {value:.3g}"
         learnt.unknown.append(Unknown(name, why))
     _report_layout(learnt, alike)
     learnt.add("error of the model", 100 * best.error, "%", "the model beside all loads")
     if best.error > DOUBTFUL:
         learnt.doubt(FROM_ALL, f"the model misses the loads by {format_share(best.error)}")
-
-
-def _standard_errors(device: LearntDevice, measured: Measured, best: FlashFit) -> Values:
-    """Return the standard errors of the logarithms of the values, in the layout of a fit."""
-    here = misfits(device, best.layout, best.logs, measured)
-    columns: list[Values] = []
-    for index in range(len(best.logs)):
-        moved = best.logs.copy()
-        moved[index] += 0.02
-        columns.append((misfits(device, best.layout, moved, measured) - here) / 0.02)
-    jacobian = np.stack(columns, axis=1)
-    scatter = max(best.error, 0.01)
-    values, vectors = np.linalg.eigh(jacobian.T @ jacobian)
-    inverse = np.where(values > 1e-4, 1 / np.maximum(values, 1e-9), 1e4)
-    return scatter * np.sqrt((vectors * vectors) @ inverse)
 
 
 def _report_layout(learnt: LearntDrive, alike: Alike) -> None:

@@ -1,9 +1,9 @@
 """Fits of an SSD that meet the loads about as well as the best one: other numbers of dies, channels
 and units of a page, and other values. What they differ in, the loads do not determine.
 
-A fit ends in the minimum nearest to its start. A drive whose channels limit it takes as long for
-most loads as one with a slower link and more overhead, so that each layout is fitted from several
-structures.
+A drive whose channels limit it takes as long for most loads as one with a slower link and more
+overhead, and a limit above all others may be anything above them. So each value is moved away from
+that of the best fit, with all others fitted anew, until the model misses the loads.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.drives.learning.device import UNIT, LearntDevice
-from headrace.drives.learning.flash_fit import (
-    BETTER,
-    FlashFit,
-    Measured,
-    Values,
-    fit_layout,
-    limited_by_channels,
-    misfits,
-)
+from headrace.drives.learning.flash_fit import BETTER, fit_layout
 from headrace.drives.learning.flash_layouts import FlashLayout, alternatives
+from headrace.drives.learning.flash_model import FlashFit, Measured, Values, error_of, misfits
+from headrace.drives.learning.flash_starts import bounds, starts_of
 
-AS_GOOD = 1.92
-"""Difference of logarithms of likelihoods that is significant at 95 % for one number: half of the
-quantile of chi squared with one degree of freedom, 3.84 (Wilks' theorem)."""
+AS_GOOD = 3.84
+"""Sum of squares in variances of one misfit, beyond that of the best fit, that is significant at
+95 % for one number: the quantile of chi squared with one degree of freedom."""
+OF_ERROR = 1.96
+"""Standard errors from a value to the end of its interval of 95 %."""
+NOISE = 0.002
+"""Least standard deviation of a misfit."""
 FARTHEST = 3
 """Steps in each direction that are tried for another number that is as good."""
 EVALUATIONS = 8
-FASTER_LINK = 10.0
-LINK_FOR_LARGEST = 1.05
-"""Rates of the link that are tried, by the greatest rate of the loads: one that limits nothing, and
-the least that carries them."""
-ROUNDS = 3
+MOVES = (0.02, 0.06, 0.15, 0.5, 1.5, 4.0)
+"""Distances of a logarithm from the best one at which the other values are fitted anew."""
+MOVED_EVALUATIONS = 4
+OTHERS = ((1, 3), (0,), (0,), (0, 1), (0, 1))
+"""For each value those that may take more time of a read if it takes less, and less if more."""
+STARTS = 2
+ROUNDS = 2
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,18 @@ class Alike:
     """With the best one."""
     numbers: dict[str, list[int]]
     """Other numbers of `dies`, `channels` and units of a `page`."""
+    low: Values
+    high: Values
+    """Ends of the intervals of 95 %, as logarithms."""
 
-    def farthest(self) -> Values:
-        """Return the largest distance of each value from that of the best fit, in logarithms."""
-        return np.max([np.abs(each.logs - self.best.logs) for each in self.fits], axis=0)
+    def standard_errors(self) -> Values:
+        """Return standard errors of the logarithms of the values."""
+        farthest = np.maximum(self.high - self.best.logs, self.best.logs - self.low)
+        return farthest / OF_ERROR
 
     def range_of(self, index: int) -> tuple[float, float]:
         """Return the least and the largest of a value."""
-        found = np.exp([each.logs[index] for each in self.fits])
-        return float(found.min()), float(found.max())
+        return math.exp(self.low[index]), math.exp(self.high[index])
 
 
 def settle(device: LearntDevice, best: FlashFit, measured: Measured) -> Alike:
@@ -65,9 +68,8 @@ def settle(device: LearntDevice, best: FlashFit, measured: Measured) -> Alike:
         better = min(found.fits, key=lambda each: each.error)
         if better.error >= BETTER * found.best.error:
             break
-        found = _alike(
-            device, fit_layout(device, better.layout, better.logs, measured, 30), measured
-        )
+        better = fit_layout(device, better.layout, better.logs, measured, 30)
+        found = _alike(device, better, measured)
     return found
 
 
@@ -75,21 +77,96 @@ def as_good(device: LearntDevice, best: FlashFit, measured: Measured) -> dict[st
     """Return the other numbers of `dies`, `channels` and units of a `page` that meet the loads
     about as well as those of the best fit. The others stay, but for the channels of other dies.
     """
-    return _alike(device, best, measured).numbers
+    return _numbers(device, best, measured, most_error(device, best, measured))[0]
+
+
+def most_error(device: LearntDevice, best: FlashFit, measured: Measured) -> float:
+    """Return the error up to which a fit is as good as the best one."""
+    draws = [misfits(device, best.layout, best.logs, measured, draw=draw) for draw in (0, 1)]
+    # What the model's own places change is no evidence, however well one draw of them fits.
+    by_chance = error_of(draws[1] - draws[0]) / math.sqrt(2)
+    deviation = max(best.error, by_chance, NOISE)
+    return math.sqrt(best.error**2 + AS_GOOD * deviation**2 / len(draws[0]))
 
 
 def _alike(device: LearntDevice, best: FlashFit, measured: Measured) -> Alike:
-    """Return the fits about as good as the best one.
+    """Return the fits about as good as the best one, and the intervals of the values."""
+    most = most_error(device, best, measured)
+    numbers, fits = _numbers(device, best, measured, most)
+    fits = [best, *fits]
+    low, high = best.logs.copy(), best.logs.copy()
+    for index in range(len(best.logs)):
+        for direction in (-1, 1):
+            end, on_the_way = _end(device, best, measured, most, (index, direction))
+            fits += on_the_way
+            low[index], high[index] = min(low[index], end), max(high[index], end)
+    logs = np.stack([each.logs for each in fits])
+    low, high = np.minimum(low, logs.min(axis=0)), np.maximum(high, logs.max(axis=0))
+    return Alike(best, fits, numbers, low, high)
 
-    With n independent misfits the likelihood falls as error to the power of -n.
-    """
-    misfit_count = len(misfits(device, best.layout, best.logs, measured))
-    most = max(best.error, 0.01) * math.exp(AS_GOOD / misfit_count)
-    fits = [best]
-    for start in _other_links(best, measured):
-        fits.append(fit_layout(device, best.layout, start, measured, EVALUATIONS))
-    for start in limited_by_channels(measured, best.layout):
-        fits.append(fit_layout(device, best.layout, start, measured, EVALUATIONS))
+
+def _end(
+    device: LearntDevice,
+    best: FlashFit,
+    measured: Measured,
+    most: float,
+    towards: tuple[int, int],
+) -> tuple[float, list[FlashFit]]:
+    """Return how far a value can be moved in a direction, and the fits on the way there."""
+    index, direction = towards
+    least, greatest = (float(each[index]) for each in bounds(device, measured))
+    fits: list[FlashFit] = []
+    last, last_moved = best, 0.0
+    for move in MOVES:
+        at = min(max(float(best.logs[index]) + direction * move, least), greatest)
+        starts = [_moved(last.logs, index, at, other) for other in (None, *OTHERS[index])]
+        start = min(starts, key=lambda each: _error(device, best.layout, each, measured))
+        found = fit_layout(device, best.layout, start, measured, MOVED_EVALUATIONS, fixed=index)
+        if found.error > most:
+            # The sum of squares rises with the square of the distance.
+            here, there = last.error**2, found.error**2
+            part = (most**2 - here) / (there - here) if there > here else 0.0
+            moved = abs(at - float(best.logs[index]))
+            at = math.sqrt(last_moved**2 + max(part, 0.0) * (moved**2 - last_moved**2))
+            return float(best.logs[index]) + direction * at, fits
+        fits.append(found)
+        last, last_moved = found, abs(at - float(best.logs[index]))
+        if at in (least, greatest):
+            break
+    return float(last.logs[index]), fits
+
+
+def _moved(logs: Values, index: int, at: float, other: int | None) -> Values:
+    """Return values with one of them moved; what a read of 4 KiB takes longer or less by it, it
+    takes less or longer by another one."""
+    moved = logs.copy()
+    moved[index] = at
+    if other is None:
+        return moved
+    taken_us, before_us = _times_us(moved), _times_us(logs)
+    left_us = before_us[other] - (taken_us[index] - before_us[index])
+    left_us = max(left_us, 0.05 * before_us[other])
+    by = math.log(left_us / before_us[other])
+    moved[other] += by if other in (0, 2) else -by  # times, and rates
+    return moved
+
+
+def _times_us(logs: Values) -> list[float]:
+    """Return what each value makes a read of 4 KiB take."""
+    overhead_us, iops, read_us, channel_rate, link_rate = np.exp(logs).tolist()
+    bytes_1e6 = UNIT * 512 * 1e6
+    return [overhead_us, 1e6 / iops, read_us, bytes_1e6 / channel_rate, bytes_1e6 / link_rate]
+
+
+def _error(device: LearntDevice, layout: FlashLayout, logs: Values, measured: Measured) -> float:
+    return error_of(misfits(device, layout, logs, measured, coarse=True))
+
+
+def _numbers(
+    device: LearntDevice, best: FlashFit, measured: Measured, most: float
+) -> tuple[dict[str, list[int]], list[FlashFit]]:
+    """Return other whole numbers that are as good, by name, and their fits."""
+    fits: list[FlashFit] = []
     numbers: dict[str, set[int]] = {}
     for name, rows in alternatives(best.layout).items():
         for steps in rows:
@@ -100,26 +177,7 @@ def _alike(device: LearntDevice, best: FlashFit, measured: Measured) -> Alike:
                     break
                 fits += found
                 numbers.setdefault(name, set()).add(number)
-    return Alike(
-        best,
-        [each for each in fits if each is best or each.error <= most],
-        {name: sorted(each) for name, each in numbers.items()},
-    )
-
-
-def _other_links(best: FlashFit, measured: Measured) -> list[Values]:
-    """Return the best values with other rates of the link, and what a read of 4 KiB takes less or
-    longer on it as overhead of the controller."""
-    rate = max(result.iops * load.sectors * 512 for load, result in measured.items())
-    overhead_us, *_, link_rate = np.exp(best.logs).tolist()
-    starts: list[Values] = []
-    for factor in (LINK_FOR_LARGEST, FASTER_LINK):
-        moved_us = UNIT * 512 * (1 / link_rate - 1 / (factor * rate)) * 1e6
-        start = best.logs.copy()
-        start[0] = math.log(max(overhead_us + moved_us, 0.1 * overhead_us))
-        start[-1] = math.log(factor * rate)
-        starts.append(start)
-    return starts
+    return {name: sorted(each) for name, each in numbers.items()}, fits
 
 
 def _met(
@@ -127,11 +185,14 @@ def _met(
 ) -> FlashFit | None:
     """Return a fit of a layout that meets the loads up to an error, with values near some, or from
     another structure; None if there is none."""
-    left = misfits(device, layout, logs, measured)
-    error = float(np.sqrt(np.mean(left * left)))
+    error = error_of(misfits(device, layout, logs, measured))
     if error <= most:
         return FlashFit(layout, logs, error)
-    for start in (logs, *limited_by_channels(measured, layout)):
+    low, high = bounds(device, measured)
+    others = [np.clip(each, low + 1e-6, high - 1e-6) for each in starts_of(measured, layout)]
+    errors = [error_of(misfits(device, layout, each, measured, coarse=True)) for each in others]
+    nearest = [others[index] for index in np.argsort(errors)[: STARTS - 1]]
+    for start in (logs, *nearest):
         found = fit_layout(device, layout, start, measured, EVALUATIONS)
         if found.error <= most:
             return found

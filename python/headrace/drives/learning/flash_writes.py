@@ -10,8 +10,8 @@ from typing import cast
 import numpy as np
 
 from headrace.drives.learning.device import UNIT, LearntDevice, RequestTimes, Say, Times
+from headrace.drives.learning.flash_commands import learn_controller, learn_priority
 from headrace.drives.learning.loads import (
-    LoadResult,
     ScriptLoad,
     check_of,
     modelled_loads,
@@ -26,14 +26,20 @@ PIECE = 256
 DEPTH = 4
 LARGEST_REGION = (16 << 30) // 512
 PIECES_AT_A_TIME = 4096
-WINDOWS = 40
+LEAST_PIECES = 8
+FASTER = 1.3
+"""Rate at which a buffer is filled, divided by that of the cache behind it, at least."""
+WINDOWS = 160
+LARGEST_BUFFER = 64 << 20
+"""Bytes up to which writes that are taken fast are those of a buffer, and not of an SLC cache."""
 FALL = 0.8
 """Rate after a fall, divided by the one before, above which it is no fall."""
+LEAST_WINDOWS = 3
+"""Of each rate; the first one has the buffer in it."""
 SETTLED_S = 2.0
 DOUBTFUL = 0.25
 """Error of the model in random writes above which values of writes are doubtful. They are fitted to
 writes in order and to single writes; a drive that cleans its flash meanwhile takes longer."""
-ONE_AND_MODEL = "random writes of 4 KiB, depth 1, and the model"
 SUSTAINED_AND_MODEL = "sustained writes, and the model"
 MODEL_PIECES = 3000
 
@@ -59,6 +65,8 @@ class BufferFill:
     bytes: int | None
     drain: float
     """Bytes per second."""
+    before: float = math.nan
+    """Bytes per second at which it was filled."""
 
 
 def fill_region(device: LearntDevice, *, limit_s: float) -> Filled:
@@ -86,17 +94,40 @@ def _filled(end_s: Times) -> Filled:
     edges = np.linspace(0, len(end_s) - 1, min(WINDOWS, max(len(end_s) // 8, 2)) + 1).astype(int)
     spans_s = np.maximum(np.diff(end_s[edges]), 1e-9)
     rates = np.diff(edges) * PIECE * 512 / spans_s
-    third = max(len(rates) // 3, 1)
-    before, after = float(np.median(rates[:third])), float(np.median(rates[-third:]))
-    fell: int | None = None
-    if after < FALL * before:
-        low = np.flatnonzero(rates < math.sqrt(before * after))
-        fell = int(edges[low[0]]) * PIECE * 512
-    error = float(np.std(rates[-third:]) / math.sqrt(third))
+    # A buffer is full sooner than any cache of the flash.
+    begun = int(np.searchsorted(edges[:-1] * (PIECE * 512), LARGEST_BUFFER))
+    enough = len(rates) - begun > 2 * LEAST_WINDOWS
+    if enough:
+        edges, rates = edges[begun:], rates[begun:]
+    at = _fall(rates) if enough else None
+    # The window with the fall in it has both rates.
+    kept = rates[len(rates) // 3 :] if at is None else rates[at + 1 :]
+    after = 1 / float(np.mean(1 / kept))  # bytes by time
+    before = 1 / float(np.mean(1 / rates[:at])) if at is not None else after
+    fell = int(edges[at]) * PIECE * 512 if at is not None else None
+    error = float(np.std(kept) / math.sqrt(len(kept)))
     return Filled(before, after, error, fell, len(end_s) * PIECE * 512)
 
 
-def fill_buffer(device: LearntDevice, *, limit_s: float) -> BufferFill:
+def _fall(rates: Times) -> int | None:
+    """Return the window before which the rate was higher than after it; None if it did not fall.
+
+    The window divides the times into two parts that are as even as they can be.
+    """
+    times = 1 / rates
+    best: tuple[float, int] | None = None
+    for at in range(LEAST_WINDOWS, len(times) - LEAST_WINDOWS + 1):
+        parts = (times[:at], times[at:])
+        squares = sum(float(np.sum((each - np.mean(each)) ** 2)) for each in parts)
+        if best is None or squares < best[0]:
+            best = (squares, at)
+    if best is None:
+        return None
+    at = best[1]
+    return at if float(np.mean(times[:at])) < FALL * float(np.mean(times[at:])) else None
+
+
+def fill_buffer(device: LearntDevice, filled: Filled, *, limit_s: float) -> BufferFill:
     """Write in order after a pause; return what the buffer took before it was full."""
     depth = min(DEPTH, device.queue_depth)
     first, last = device.writable_region
@@ -104,69 +135,105 @@ def fill_buffer(device: LearntDevice, *, limit_s: float) -> BufferFill:
     device.take_idle(SETTLED_S)
     sector = [(low + at % (high - low)) * PIECE for at in range(PIECES_AT_A_TIME)]
     timings = device.writes(sector, PIECE, depth=depth, limit_s=limit_s)
-    return _knee(timings)
+    return _knee(timings, filled)
 
 
-def _knee(timings: RequestTimes) -> BufferFill:
-    """Return where the ends of writes change their slope, and the slope after it."""
+def _knee(timings: RequestTimes, filled: Filled) -> BufferFill:
+    """Return where the ends of writes change their slope as the buffer is full, and the slope after
+    it.
+
+    Behind the buffer a cache of the flash may be filled, which ends in another such place: it is
+    filled as fast as the region was before the rate fell.
+    """
     end_s = np.sort(timings.end_s) - timings.start_s[0]
+    found = _slower_after(end_s)
+    while found.bytes is not None:
+        of_cache = filled.fell_after is not None and found.before < FASTER * filled.before
+        before = _slower_after(end_s[: found.bytes // (PIECE * 512)])
+        if before.bytes is None and not of_cache:
+            break
+        found = before
+    return found
+
+
+def _slower_after(end_s: Times) -> BufferFill:
+    """Return how many bytes were written ahead of the rate of the second half."""
     count = len(end_s)
     written = np.arange(1, count + 1) * (PIECE * 512.0)
+    if count < 2 * LEAST_PIECES:
+        return BufferFill(None, float(written[-1] / end_s[-1]))
     drain = float(written[-1] - written[count // 2]) / float(end_s[-1] - end_s[count // 2])
     # Bytes ahead of a steady drain: they rise until the buffer is full.
     ahead = written - drain * end_s
     top = float(np.median(ahead[count // 2 :]))
-    rate = float(written[3] / end_s[3]) if count > 8 else drain
+    rate = float(written[3] / end_s[3])
     if top < 4 * PIECE * 512 or drain > 0.9 * rate:
         return BufferFill(None, drain)
-    return BufferFill(int(top), drain)
+    full = int(np.argmax(ahead > 0.9 * top))
+    return BufferFill(int(top), drain, float(written[full] / end_s[full]))
 
 
 def learn_flash_writes(
-    device: LearntDevice, learnt: LearntDrive, filled: Filled, *, seconds: float, say: Say
+    device: LearntDevice,
+    learnt: LearntDrive,
+    filled: Filled,
+    *,
+    link_error_s: float,
+    seconds: float,
+    say: Say,
 ) -> None:
-    """Learn what writes tell within `seconds`; the table has the values of reads."""
-    table = learnt.table
-    how = "writes in order into an empty region"
-    learnt.add("sustained writes", filled.after / 1e6, "MB/s", how, filled.error / 1e6)
+    """Learn what writes tell within `seconds`; the table has the values of reads.
+
+    `link_error_s`: standard error of the time that 4 KiB take on the link.
+    """
     say("write buffer")
-    buffer = fill_buffer(device, limit_s=0.2 * seconds)
+    how = "writes in order into an empty region"
+    buffer = fill_buffer(device, filled, limit_s=0.2 * seconds)
+    learnt.add("sustained writes", filled.after / 1e6, "MB/s", how, filled.error / 1e6)
     learnt.add("drain of the write buffer", buffer.drain / 1e6, "MB/s", "writes after a pause")
     _buffer(learnt, buffer)
     _cache(learnt, filled)
-    loads = list(
-        dict.fromkeys(
-            ScriptLoad(UNIT, depth, write=True)
-            for depth in (1, min(4, device.queue_depth), min(32, device.queue_depth))
+    say("the model is fitted to the writes")
+    _program(device, learnt, filled)
+    say("single writes, and bursts of writes")
+    device.take_idle(SETTLED_S)
+    learn_controller(device, learnt, link_error_s)
+    say("reads and writes at a time")
+    device.take_idle(SETTLED_S)
+    learn_priority(device, learnt, limit_s=0.2 * seconds)
+    _loads(device, learnt, 0.5 * seconds, say)
+    learnt.unknown.append(
+        Unknown(
+            "spare_ratio, garbage_collection, flash.erase_us",
+            "seen only when all flash was written often",
         )
     )
-    results: list[LoadResult] = []
+    learnt.end_part("writes", device.take_others("writes"))
+
+
+def _loads(device: LearntDevice, learnt: LearntDrive, limit_s: float, say: Say) -> None:
+    """Measure random writes, and compare them with the model."""
+    depths = (1, min(4, device.queue_depth), min(32, device.queue_depth))
+    loads = [ScriptLoad(UNIT, depth, write=True) for depth in dict.fromkeys(depths)]
     for load in loads:
         say(load.name)
         device.take_idle(SETTLED_S)
-        results.append(run_load(device, load, limit_s=0.6 * seconds / len(loads)))
-    one, most = results[0], max(result.iops for result in results)
-    how = "random writes of 4 KiB, depth 1"
-    learnt.add("latency of a write of 4 KiB, p50", one.p50_s * 1e6, "µs", how)
-    learnt.add("latency of a write of 4 KiB, p99", one.p99_s * 1e6, "µs", how)
-    _controller(learnt, one, most, buffer.drain)
-    say("the model is fitted to the writes")
-    _program(device, learnt, filled)
-    for load, result in zip(loads, results, strict=True):
+        result = run_load(device, load, limit_s=limit_s / len(loads))
+        if load.depth == 1:
+            how = "random writes of 4 KiB, depth 1"
+            learnt.add("latency of a write of 4 KiB, p50", result.p50_s * 1e6, "µs", how)
+            learnt.add("latency of a write of 4 KiB, p99", result.p99_s * 1e6, "µs", how)
         # As many requests as measured: the buffer is full for as long.
-        model = modelled_loads(table, [load], requests=max(result.requests, 1000), seed=5)[0]
+        requests = max(result.requests, 1000)
+        model = modelled_loads(learnt.table, [load], requests=requests, seed=5)[0]
         learnt.checks.append(check_of(load, result, model))
     missed = max(
         abs(each.modelled_iops / each.measured_iops - 1) for each in learnt.checks[-len(loads) :]
     )
     if missed > DOUBTFUL:
-        why = f"the model misses random writes by {format_share(missed)}"
-        learnt.doubt(ONE_AND_MODEL, why)
-        learnt.doubt(SUSTAINED_AND_MODEL, why)
-    learnt.unknown.append(
-        Unknown("spare_ratio, garbage_collection", "seen only when all flash was written often")
-    )
-    learnt.end_part("writes", device.take_others("writes"))
+        learnt.doubt(
+            SUSTAINED_AND_MODEL, f"the model misses random writes by {format_share(missed)}"
+        )
 
 
 def _buffer(learnt: LearntDrive, found: BufferFill) -> None:
@@ -183,32 +250,16 @@ def _buffer(learnt: LearntDrive, found: BufferFill) -> None:
 
 def _cache(learnt: LearntDrive, filled: Filled) -> None:
     if filled.fell_after is None:
-        why = f"the rate did not fall in {filled.written / 1e9:.2g} GB"
+        why = (
+            f"the rate did not fall in {filled.written / 1e9:.2g} GB: of a larger cache, if there "
+        )
+        why += "is one, flash.program_us is the program time, and not of the flash"
         learnt.unknown.append(Unknown("slc_cache", why))
         return
     how = "writes in order: their rate falls"
     error = filled.written / WINDOWS
     learnt.add("slc_cache.bytes", filled.fell_after, "B", how, error)
     learnt.add("writes before the fall", filled.before / 1e6, "MB/s", how)
-
-
-def _controller(learnt: LearntDrive, one: LoadResult, iops: float, drain: float) -> None:
-    """Set the controller's values for writes: the model's single write takes as long."""
-    controller = cast("Table", learnt.table["controller"])
-    if iops * UNIT * 512 < 0.85 * drain:
-        controller["write_iops_max"] = iops
-        learnt.add("controller.write_iops_max", iops, "1/s", "random writes of 4 KiB by depth")
-    else:
-        controller["write_iops_max"] = max(iops, float(cast("float", controller["read_iops_max"])))
-        why = "the flash or the link limits small writes"
-        learnt.unknown.append(Unknown("controller.write_iops_max", why))
-    overhead_us = float(cast("float", controller["write_overhead_us"]))
-    for _ in range(3):
-        load = [ScriptLoad(UNIT, 1, write=True)]
-        model = modelled_loads(learnt.table, load, requests=200)[0]
-        overhead_us = max(overhead_us + (one.p50_s - model.p50_s) * 1e6, 0.1)
-        controller["write_overhead_us"] = overhead_us
-    learnt.add("controller.write_overhead_us", overhead_us, "µs", ONE_AND_MODEL)
 
 
 def _sequential_rate(device: LearntDevice, table: Table) -> float:

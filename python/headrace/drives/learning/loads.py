@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from headrace.scenario import Table
 
 QUEUE_TURNS = 4
 """Queue lengths that pass before a load is in its steady state."""
+MIDDLE, TAIL = (0.25, 0.75), (0.97, 0.998)
+"""Quantiles between which response times are averaged."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,11 @@ class LoadResult:
     iops: float
     p50_s: float
     p99_s: float
+    p10_s: float = math.nan
+    middle_s: float = math.nan
+    """Mean of the middle half of the response times."""
+    tail_s: float = math.nan
+    """Mean of those from the quantile 0.97 to 0.998."""
 
 
 def run_load(
@@ -76,13 +84,28 @@ def result_of(timings: RequestTimes, depth: int, skipped: int = 0) -> LoadResult
     first, last = (ramp, count - depth) if count > ramp + 2 * depth else (0, count - 1)
     end_s = np.partition(timings.end_s, [first, last])
     duration_s = float(end_s[last] - end_s[first])
-    p50_s, p99_s = quantiles(timings.response_s[ramp:], (0.5, 0.99))
+    ordered_s = np.sort(timings.response_s[ramp:])
+    p10_s, p50_s, p99_s = quantiles(ordered_s, (0.1, 0.5, 0.99))
     return LoadResult(
         requests=count,
         iops=(last - first) / duration_s if duration_s > 0 else float("nan"),
         p50_s=p50_s,
         p99_s=p99_s,
+        p10_s=p10_s,
+        middle_s=mean_between(ordered_s, *MIDDLE),
+        tail_s=mean_between(ordered_s, *TAIL),
     )
+
+
+def mean_between(ordered: Times, low: float, high: float) -> float:
+    """Return the mean between two quantiles of ordered values.
+
+    Reads wait for whole reads of others, so that their times come in steps: a quantile jumps from
+    one to the next by chance, by 8 % in two runs of one load, and this mean moves between them.
+    """
+    first, last = int(low * len(ordered)), math.ceil(high * len(ordered))
+    first = min(first, len(ordered) - 1)
+    return float(np.add.reduce(ordered[first : max(last, first + 1)])) / max(last - first, 1)
 
 
 def quantiles(values: Times, shares: Sequence[float]) -> list[float]:

@@ -65,6 +65,9 @@ class LearntDrive:
     unknown: list[Unknown] = field(default_factory=list[Unknown])
     checks: list[LoadCheck] = field(default_factory=list[LoadCheck])
     seconds: float = 0.0
+    """Time of the requests."""
+    fit_cpu_s: float = 0.0
+    """CPU time of the fits, which is not in it."""
     read_bytes: int = 0
     written_bytes: int = 0
     others: list[OtherTraffic] = field(default_factory=list[OtherTraffic])
