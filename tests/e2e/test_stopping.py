@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from headrace.system.cgroups import hierarchy
+from headrace.system.owned import OURS
 from machine import loops_below, mounts_below
 from workspace import HEADRACE, Workspace
 
@@ -49,6 +50,17 @@ EMULATED = STUDY.format(
     fault="slow-drive",
     how_much="factor = 3",
 )
+
+WRITES = """
+headrace = 1
+[target.mine]
+kind = "path"
+path = "storage"
+create = true
+[workload.writes]
+kind = "command"
+command = ["sh", "-c", "echo done > output; exec sleep 1000"]
+"""
 
 
 @pytest.fixture
@@ -185,3 +197,24 @@ def test_a_recorded_program_decides_about_a_hang_up(workspace: Workspace) -> Non
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (7, "last words\n"), err
     assert (workspace.place / "job.toml").exists()
+
+
+@pytest.mark.parametrize("mine", [[], ["notes.txt"]])
+def test_undo_removes_what_jobs_of_a_killed_run_wrote(
+    mine: list[str], workspace: Workspace
+) -> None:
+    """In a directory of the user's, where nothing else removes it."""
+    storage = workspace.place / "storage"
+    for name in mine:
+        storage.mkdir()
+        (storage / name).write_text("mine")
+    process = workspace.start_anew("run", workspace.study(WRITES), "--results", "results")
+    output = storage / OURS / "scratch" / "job-0000" / "output"
+    wait_until(output.exists, process)
+    process.kill()
+    process.communicate()
+    undone = workspace.run("undo")
+    assert undone.returncode == 0, undone.stdout + undone.stderr
+    left = sorted(str(each.relative_to(storage)) for each in storage.rglob("*"))
+    assert left == mine and storage.exists() == bool(mine), undone.stdout
+    assert list((workspace.place / "journals").iterdir()) == []

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from headrace.catalog import entry
-from headrace.system import emulator
-from headrace.system.journal import Journal
+from headrace.system import emulator, signatures
+from headrace.system.journal import Journal, JournalEntry
 from headrace.system.mounts import mount
 from headrace.system.owned import work_directory
+from headrace.system.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("needs_root")
 
@@ -59,6 +60,13 @@ class Writer(threading.Thread):
             os.close(directory)
 
 
+def unmount(journal: Journal, mounted: JournalEntry, device: Path) -> None:
+    """Unmount it, everywhere: a server that another test started since has it in its own mount
+    namespace, and the file system would go on there as it was."""
+    assert journal.undo(mounted).done
+    assert wait_until(lambda: not signatures.holders(device), 120, 0.05)
+
+
 def lose_power(journal: Journal, folder: Path, filesystem: str, seed: int, drive: str) -> int:
     """One loss; returns how many files had been flushed."""
     directory, _ = work_directory(journal, folder)
@@ -78,12 +86,12 @@ def lose_power(journal: Journal, folder: Path, filesystem: str, seed: int, drive
     writer.join(120)
     assert not writer.is_alive()
     assert writer.failure is not None, "the drive was away"
-    assert journal.undo(mounted).done
+    unmount(journal, mounted, device.device)
     device.lift(fault)
     mounted = mount(journal, str(device.device), place, filesystem)
     for name, digest in writer.flushed.items():
         assert hashlib.sha256((place / name).read_bytes()).hexdigest() == digest, name
-    assert journal.undo(mounted).done
+    unmount(journal, mounted, device.device)
     checked = subprocess.run(
         [*CHECKS[filesystem], str(device.device)], capture_output=True, text=True, check=False
     )

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import glob
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -30,13 +29,7 @@ from headrace.system import devices
 from headrace.system.claims import claimed
 from headrace.system.emulator import Report
 from headrace.system.journal import Journal, JournalEntry
-from headrace.system.owned import (
-    OURS,
-    OWNER_FILE,
-    make_directories,
-    refuse_link,
-    work_directory,
-)
+from headrace.system.owned import OURS, make_tree, work_directory
 from headrace.system.storage import free_bytes
 from headrace.system.storage_settings import StorageSettings
 from headrace.targets import EmulatedDrive, Location, Setting, Target, TargetContext
@@ -179,14 +172,8 @@ class LocalNodeStorage(NodeStorage):
     def make_scratch(self, directory: str) -> str:
         self.remove_scratch(directory)
         path = Path(directory) / OURS / "scratch"
-        refuse_link(path.parent)
-        entries = self._scratch[directory] = make_directories(self._journal, path.parent)
-        token = os.urandom(8).hex()
-        if path.exists():  # left by a run that was killed
-            shutil.rmtree(path)
-        entries.append(self._journal.begin("remove_tree", path=str(path), token=token))
-        path.mkdir()
-        (path / OWNER_FILE).write_text(token)
+        entries = self._scratch[directory] = []
+        make_tree(self._journal, path, entries)
         return str(path)
 
     @override

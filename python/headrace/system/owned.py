@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -119,6 +120,23 @@ def make_directories(journal: Journal, path: Path) -> list[JournalEntry]:
                 f"the directory {level} cannot be made: {error.strerror}"
             ) from error
     return entries
+
+
+def make_tree(journal: Journal, path: Path, entries: list[JournalEntry]) -> None:
+    """Create an empty directory with our mark, and its missing parents; remove what is there.
+
+    Appends to `entries` as it goes, so that a caller can undo them after any error. Undoing them
+    (last first) removes the directory with its contents, and the parents that are empty. Raises
+    RefusedError when our directory around it is a link.
+    """
+    refuse_link(path.parent)
+    entries += make_directories(journal, path.parent)
+    if path.exists():  # left by a run that was killed
+        shutil.rmtree(path)
+    token = os.urandom(8).hex()
+    entries.append(journal.begin("remove_tree", path=str(path), token=token))
+    path.mkdir()
+    (path / OWNER_FILE).write_text(token)
 
 
 def make_file(journal: Journal, path: Path, size: int) -> JournalEntry:

@@ -87,6 +87,8 @@ class Location:
     node_directories: tuple[Path, ...] = ()
     """The directory as mounted on each node that runs jobs, by node number; empty if all nodes
     reach it as `directory`."""
+    users_own: bool = False
+    """True if it is a directory of the user's, which stays when the target is released."""
     local_drives: bool = False
     """True if each of `node_directories` is a separate file system on a local drive of the node:
     data sets must be copied to each."""

@@ -195,6 +195,7 @@ class PathTarget(LocalTarget):
             device_names=storage.device_names,
             network=storage.network is not None,
             description=storage.as_dict(),
+            users_own=True,
         )
 
     def _striped(self, context: TargetContext) -> Path:

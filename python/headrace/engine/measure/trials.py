@@ -43,8 +43,9 @@ from headrace.probes.sampler import SampleRows
 from headrace.records.energy import Energy
 from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
+from headrace.system.journal import JournalEntry
 from headrace.system.machine_use import MachineUse, combined_use
-from headrace.system.owned import OURS, refuse_link
+from headrace.system.owned import OURS, make_tree, refuse_link
 from headrace.workloads import Workload
 
 _CACHE_PHASES = {"cold": "dropping caches", "warm": "warming the cache"}
@@ -141,12 +142,24 @@ class _TrialRun:
             if location.elsewhere:
                 return self._make_scratch_elsewhere()
             roots = [directory / OURS / "scratch" for directory in location.node_directories]
+        if location.users_own:
+            # Nobody but `headrace undo` removes what jobs of a killed run wrote there.
+            entries: list[JournalEntry] = []
+            self.teardown.later(
+                "removing scratch files", lambda: self._remove_scratch(roots[0], entries)
+            )
+            make_tree(self.prepared.context.journal, roots[0], entries)
+            return roots[0]
         for root in roots:
             refuse_link(root.parent)
             self.teardown.later("removing scratch files", lambda root=root: self._clean(root))
             _remove(root)
             root.mkdir(parents=True)
         return roots[0]
+
+    def _remove_scratch(self, scratch: Path, entries: list[JournalEntry]) -> None:
+        self.prepared.context.journal.put_back(entries)
+        _remove_ours(scratch)  # our directory may be older than the entries
 
     def _clean(self, scratch: Path) -> None:
         """Remove scratch files, unless the servers that store them, or clients, have ended.
