@@ -144,6 +144,7 @@ class _TrialRun:
             roots = [directory / OURS / "scratch" for directory in location.node_directories]
         if location.users_own:
             # Nobody but `headrace undo` removes what jobs of a killed run wrote there.
+            refuse_link(roots[0].parent)
             entries: list[JournalEntry] = []
             self.teardown.later(
                 "removing scratch files", lambda: self._remove_scratch(roots[0], entries)
@@ -159,7 +160,10 @@ class _TrialRun:
 
     def _remove_scratch(self, scratch: Path, entries: list[JournalEntry]) -> None:
         self.prepared.context.journal.put_back(entries)
-        _remove_ours(scratch)  # our directory may be older than the entries
+        # Our directory may be older than the entries. Only an empty one goes: what is still in it
+        # is not ours.
+        with contextlib.suppress(OSError):
+            scratch.parent.rmdir()
 
     def _clean(self, scratch: Path) -> None:
         """Remove scratch files, unless the servers that store them, or clients, have ended.
