@@ -140,14 +140,13 @@ def scripts(tmp_path: Path) -> Path:
 )
 def test_the_name_is_that_of_the_script_or_program(argv: str, expected: str, scripts: Path) -> None:
     words = shlex.split(argv)
-    if shutil.which(words[0]) is None:
-        pytest.skip(f"{words[0]} is not installed here")
+    if words[0] == "node" and shutil.which("node") is None:
+        pytest.skip("Node.js is not part of the set-up")
     folder = Path(sys.executable).parent
     path = f"{folder}{os.pathsep}{os.environ['PATH']}"
     assert named(words, scripts, expected, PATH=path) == expected
 
 
-@pytest.mark.skipif(shutil.which("javac") is None, reason="no Java compiler is installed here")
 def test_the_name_of_a_java_program(scripts: Path) -> None:
     for command in ("javac -d out Fit.java", "jar --create --file fit.jar -e Fit -C out ."):
         subprocess.run(command.split(), cwd=scripts, check=True)
