@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from drawn_drives import DISK_ODDITIES, drawn_disk, drawn_ssd
+from learn_drives import BOUNDS, LOADS
 
 from headrace.drives.learning import (
     LearntDevice,
@@ -34,7 +35,6 @@ from headrace.drives.learning import (
 from headrace.drives.learning.device import UNIT
 
 Spec = dict[str, Any]
-BOUNDS = {"IOPS": 0.1, "p50": 0.1, "p99": 0.2}
 REQUESTS = 6000
 
 
@@ -65,13 +65,7 @@ READS = {
         ScriptLoad(512, 2, sequential=True, first=0.4),
         ScriptLoad(8, 8, sequential=True, first=0.4),
     ),
-    "hdd": (
-        ScriptLoad(32, 3),
-        ScriptLoad(128, 1),
-        ScriptLoad(8, 12),
-        ScriptLoad(8, 6, first=0.2, last=0.3),
-        ScriptLoad(512, 1, sequential=True, first=0.4),
-    ),
+    "hdd": LOADS["hdd"],
 }
 WRITES = {
     "ssd": (
