@@ -351,7 +351,7 @@ def _leaves(given: object, name: str = "") -> Iterator[tuple[str, float]]:
 
 OF_CODE = ("cpu_of", "busy_core_slowdown_of")
 """Tables of `[site.calibration]` with values for each workload, field and word."""
-OF_WORKLOADS = ("cpu", "cpu_spread", "busy_core_slowdown", *OF_CODE)
+OF_WORKLOADS = ("cpu", "cpu_spread", "busy_core_slowdown", "cache_reload", *OF_CODE)
 """Tables of `[site.calibration]` with values for each workload."""
 
 
@@ -396,6 +396,11 @@ class SiteCalibration(Section):
         description="workload.field.word = busy_core_slowdown of jobs that have this word for a "
         "field of their workload, in place of the workload's",
     )
+    cache_reload: dict[str, Seconds] = Field(
+        default_factory=dict[str, Seconds],
+        description="workload = time in which a job loads again what it had in a core's caches, "
+        "if other jobs displaced all of it while it waited for the core",
+    )
     target: dict[str, TargetCalibration] = Field(default_factory=dict[str, TargetCalibration])
 
     @field_validator("cpu", "cpu_of")
@@ -412,6 +417,14 @@ class SiteCalibration(Section):
         for name, value in _leaves(given):
             if not 0 <= value < 1:
                 raise ValueError(f"{name and f'{name} = '}{value:g}; allowed: 0 to below 1")
+        return given
+
+    @field_validator("cache_reload")
+    @classmethod
+    def _times(cls, given: dict[str, float]) -> dict[str, float]:
+        for name, value in given.items():
+            if not 0 <= value <= 1:
+                raise ValueError(f"{name} = {value:g} s; allowed: 0 to 1 s")
         return given
 
     def cpu_of_jobs(self, workload: str, options: object) -> float:

@@ -267,6 +267,37 @@ def test_cells_to_learn_and_to_check_are_few_and_apart(tmp_path: Path) -> None:
     assert not calibration_plan(study, LOCAL, 0).check
 
 
+def test_turns_at_a_core_are_learnt_from_a_warm_cell_with_more_jobs_than_cores(
+    tmp_path: Path,
+) -> None:
+    study, _ = planned(tmp_path, SERVED)
+    plan = calibration_plan(study, SERVED, cores=2)
+    of = {trial.cell: trial for trial in plan.every}
+    crowded = [of[cell] for cell in plan.learn if of[cell].levels["slots"] == 4]
+    assert {(t.workload, t.levels["cache"]) for t in crowded} == {
+        ("scan", "warm"),
+        ("search", "warm"),
+    }
+    assert {t.target for t in crowded} == {"nas"}, "one target tells what cores do: the first"
+    assert all(of[cell].levels["cache"] == "cold" for cell in plan.check)
+    # No study with as many cores needs it.
+    assert calibration_plan(study, SERVED, cores=4).learn == calibration_plan(study, SERVED).learn
+    # A few slots are more than one core.
+    alone = calibration_plan(study, SERVED, cores=1)
+    assert alone.learn == calibration_plan(study, SERVED).learn
+
+
+@pytest.mark.parametrize("reload_s", [0.0, 1e-3, 3e-3])
+def test_what_turns_at_a_core_cost_comes_back(tmp_path: Path, reload_s: float) -> None:
+    study, _ = planned(tmp_path, LOCAL)
+    plan = calibration_plan(study, LOCAL, cores=2)
+    hidden = {"cpu.scan": 1.4, "cache_reload.scan": reload_s, "cache_reload.search": 2e-3}
+    found = learnt_of(plan, hidden)
+    values = {"cache_reload.scan": 0.0, **found.values}
+    assert values["cache_reload.scan"] == pytest.approx(reload_s, rel=0.25, abs=5e-5)
+    assert found.values["cpu.scan"] == pytest.approx(1.4, rel=0.05)
+
+
 FORMATS = LOCAL.replace(
     "slots = [1, 2, 4]", 'format = ["ttree", "rntuple"]\nslots = [1, 2, 4]'
 ).replace('"scan", "search"', '"scan"')
@@ -381,7 +412,7 @@ def test_a_rehearsal_is_stopped_gone_on_with_and_predicts_what_simulate_gives(
     assert not out.exists()
     second = StopsAfter(0)
     site, file = calibrate(study, root, out=out, rehearse=hidden, observer=second)
-    assert file == out and 0 < second.finished < 16
+    assert file == out and 0 < second.finished < 20
     assert site.verdict.trusted and (site.verdict.good_to or 1) < 0.05
     assert site.verdict.typical is not None and site.verdict.null_typical is not None
     assert site.verdict.typical < site.verdict.null_typical

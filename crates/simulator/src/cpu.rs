@@ -14,8 +14,11 @@ use serde::{Deserialize, Serialize};
 pub struct SharingSpec {
     /// Time slice of the scheduler if tasks wait (CFS: about 6 ms on 8 cores).
     pub timeslice_ns: u64,
-    /// Time lost per context switch: the switch itself and its effect on the caches.
+    /// Time lost per context switch, whatever ran before.
     pub switch_ns: u64,
+    /// Time in which a task loads again what it had in the core's caches, if others displaced all
+    /// of it while it waited.
+    pub reload_ns: u64,
     /// Fraction of a core's speed lost when all cores are busy (memory bandwidth, shared caches,
     /// turbo); linear in the number of busy cores.
     pub busy_core_slowdown: f64,
@@ -23,7 +26,12 @@ pub struct SharingSpec {
 
 impl Default for SharingSpec {
     fn default() -> Self {
-        SharingSpec { timeslice_ns: 6_000_000, switch_ns: 5_000, busy_core_slowdown: 0.0 }
+        SharingSpec {
+            timeslice_ns: 6_000_000,
+            switch_ns: 5_000,
+            reload_ns: 0,
+            busy_core_slowdown: 0.0,
+        }
     }
 }
 
@@ -33,6 +41,21 @@ struct Running<W> {
     sequence: u64,
     task: W,
     cpu_mark: f64,
+}
+
+/// Share of what a task has in a core's caches that one time slice of another task displaces.
+///
+/// What is left of a footprint shrinks by the same share with each task that runs in between (D.
+/// Thiebaut and H. S. Stone, "Footprints in the cache", ACM TOCS 5, 1987). The value is an
+/// assumption (docs/models.md).
+const DISPLACED: f64 = 0.25;
+
+/// Return the share of its time that a core works with this many tasks for each core.
+fn working(sharing: SharingSpec, tasks_per_core: f64) -> f64 {
+    let slice = sharing.timeslice_ns as f64;
+    let displaced = 1.0 - (1.0 - DISPLACED).powf((tasks_per_core - 1.0).max(0.0));
+    let lost = sharing.switch_ns as f64 + sharing.reload_ns as f64 * displaced;
+    slice / (slice + lost)
 }
 
 /// Return the speed of a core while this many are busy.
@@ -45,9 +68,10 @@ fn slowed(busy_core_slowdown: f64, busy: f64, cores: f64) -> f64 {
 pub struct Cpu<W> {
     cores: u32,
     speed: f64,
-    /// The part of its time that a core works while tasks wait.
-    switching: f64,
-    busy_core_slowdown: f64,
+    sharing: SharingSpec,
+    /// The share of its time that a core works while any number of tasks wait; None if it depends
+    /// on their number.
+    switching: Option<f64>,
     /// The speed of each core while all are busy.
     all_busy: f64,
     /// Binary heap by (work mark, sequence).
@@ -66,14 +90,12 @@ pub struct Cpu<W> {
 impl<W: Copy> Cpu<W> {
     pub fn new(cores: u32, speed: f64, sharing: SharingSpec) -> Self {
         let cores = cores.max(1);
-        let slice = sharing.timeslice_ns as f64;
-        let SharingSpec { busy_core_slowdown, .. } = sharing;
         Cpu {
             cores,
             speed,
-            switching: slice / (slice + sharing.switch_ns as f64),
-            busy_core_slowdown,
-            all_busy: slowed(busy_core_slowdown, f64::from(cores), f64::from(cores)),
+            sharing,
+            switching: (sharing.reload_ns == 0).then(|| working(sharing, 2.0)),
+            all_busy: slowed(sharing.busy_core_slowdown, f64::from(cores), f64::from(cores)),
             heap: Vec::new(),
             work_clock: 0.0,
             cpu_clock: 0.0,
@@ -120,11 +142,11 @@ impl<W: Copy> Cpu<W> {
         self.cpu_rate = if runnable > cores { cores / runnable } else { 1.0 };
         let mut rate = self.cpu_rate * self.speed;
         if runnable > cores {
-            rate *= self.switching;
+            rate *= self.switching.unwrap_or_else(|| working(self.sharing, runnable / cores));
         }
-        if self.cores > 1 && self.busy_core_slowdown > 0.0 {
+        if self.cores > 1 && self.sharing.busy_core_slowdown > 0.0 {
             rate *= if runnable < cores {
-                slowed(self.busy_core_slowdown, runnable, cores)
+                slowed(self.sharing.busy_core_slowdown, runnable, cores)
             } else {
                 self.all_busy
             };
@@ -228,8 +250,12 @@ mod tests {
         done
     }
 
-    const FREE: SharingSpec =
-        SharingSpec { timeslice_ns: 6_000_000, switch_ns: 0, busy_core_slowdown: 0.0 };
+    const FREE: SharingSpec = SharingSpec {
+        timeslice_ns: 6_000_000,
+        switch_ns: 0,
+        reload_ns: 0,
+        busy_core_slowdown: 0.0,
+    };
 
     #[test]
     fn tasks_share_cores_fairly() {
@@ -251,8 +277,7 @@ mod tests {
 
     #[test]
     fn switching_costs_only_when_tasks_wait() {
-        let sharing =
-            SharingSpec { timeslice_ns: 1_000_000, switch_ns: 10_000, busy_core_slowdown: 0.0 };
+        let sharing = SharingSpec { timeslice_ns: 1_000_000, switch_ns: 10_000, ..FREE };
         let mut alone = Cpu::new(1, 1.0, sharing);
         alone.start(0, 0, 1_000_000);
         assert_eq!(run(&mut alone)[0].0, 1_000_000);
@@ -260,6 +285,23 @@ mod tests {
         shared.start(0, 0, 1_000_000);
         shared.start(0, 1, 1_000_000);
         assert_eq!(run(&mut shared)[1].0, 2_020_000);
+    }
+
+    #[test]
+    fn caches_are_loaded_again_the_more_tasks_take_turns() {
+        let sharing = SharingSpec { timeslice_ns: 1_000_000, reload_ns: 400_000, ..FREE };
+        let per_task = |tasks: u32| {
+            let mut cpu = Cpu::new(1, 1.0, sharing);
+            for task in 0..tasks {
+                cpu.start(0, task, 1_000_000);
+            }
+            run(&mut cpu).last().map_or(0.0, |done| done.0 as f64 / f64::from(tasks))
+        };
+        assert!((per_task(1) - 1e6).abs() < 1.0);
+        // A quarter is displaced by one other task: 0.1 ms in each slice of 1 ms.
+        assert!((per_task(2) - 1.1e6).abs() < 1.0);
+        // 1 - 0.75^3 = 0.578 by three.
+        assert!((per_task(4) - 1.231_25e6).abs() < 1.0);
     }
 
     #[test]

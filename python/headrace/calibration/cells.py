@@ -40,11 +40,14 @@ class CalibrationPlan:
     measured ones."""
 
 
-def calibration_plan(study: Study, text: str, check: int | None = None) -> CalibrationPlan:
+def calibration_plan(
+    study: Study, text: str, check: int | None = None, cores: int | None = None
+) -> CalibrationPlan:
     """Choose the cells of a study to measure.
 
     `check`: how many cells check the predictions; when None, one for each target and workload, and
-    one for each word of their factors that is learnt from.
+    one for each word of their factors that is learnt from. `cores`: of a node, if known; a study
+    with more slots than that learns what turns at a core cost.
     """
     slots = next((name for name in study.factors if name in ("slots", "run.slots")), None)
     nodes = next((name for name in study.factors if name in ("nodes", "run.nodes")), None)
@@ -60,7 +63,10 @@ def calibration_plan(study: Study, text: str, check: int | None = None) -> Calib
     wide = load_study_text(wide_text, file=study.file, base=study.base)
     trials = {trial.cell: trial for trial in make_plan(full_matrix(wide)).trials[::-1]}
     choice = _Choice(wide, slots, nodes, cache)
-    learn = [cell for group in _groups(trials) for cell in choice.to_learn(group)]
+    groups = _groups(trials)
+    learn = [cell for group in groups for cell in choice.to_learn(group)]
+    if cores is not None:
+        learn += _crowded(groups, choice, learn, cores)
     own = _own(study, trials)
     left = [trial for trial in trials.values() if trial.cell in own and trial.cell not in learn]
     chosen = _to_check(left, choice, check)
@@ -70,6 +76,30 @@ def calibration_plan(study: Study, text: str, check: int | None = None) -> Calib
     every = tuple(trial for trial in trials.values() if trial.cell in own | kept)
     loaded = load_study_text(made, file=study.file, base=study.base)
     return CalibrationPlan(loaded, made, frozenset(learn), frozenset(chosen), every)
+
+
+def _crowded(
+    groups: Sequence[Sequence[Trial]], choice: _Choice, learn: Sequence[str], cores: int
+) -> list[str]:
+    """Return a cell of each workload with more jobs than cores, where none is learnt from yet.
+
+    It is one of the first target, with a warm cache: jobs then wait for cores rather than for
+    storage, and the cells with the most slots and a cold cache are left to check.
+    """
+    done = {
+        trial.workload
+        for group in groups
+        for trial in group
+        if trial.cell in learn and _number(trial.levels[choice.slots]) > cores
+    }
+    places = list(choice.study.targets)
+    found: list[str] = []
+    for group in sorted(groups, key=lambda each: places.index(each[0].target)):
+        workload = group[0].workload
+        if workload not in done and (cell := choice.crowded(group, cores)) is not None:
+            found.append(cell)
+            done.add(workload)
+    return found
 
 
 def _with_factor(text: str, name: str, levels: Sequence[object]) -> str:
@@ -134,6 +164,23 @@ class _Choice:
             changes += [{**word, **slots} for slots in ({}, *few_slots)]
         wanted = {key({**base.levels, **change}) for change in changes}
         return [trial.cell for trial in group if key(trial.levels) in wanted]
+
+    def crowded(self, group: Sequence[Trial], cores: int) -> str | None:
+        """Return the cell with the fewest slots above `cores`, and a warm cache if it can have one,
+        that is like the base otherwise."""
+        base = self._base(group)
+        if base is None:
+            return None
+        known = {key(trial.levels): trial.cell for trial in group}
+        slots = sorted(self._levels(self.slots, group))
+        warm = self.cache is not None and "warm" in self._levels(self.cache, group)
+        changes: list[Cell] = [
+            {self.slots: count, **({self.cache: "warm"} if self.cache and warm else {})}
+            for count in slots
+            if count > cores and (warm or count < slots[-1])
+        ]
+        made = (key({**base.levels, **change}) for change in changes)
+        return next((known[each] for each in made if each in known), None)
 
     def _other_words(self, group: Sequence[Trial], base: Trial) -> list[Cell]:
         """Return the other levels of factors that decide which code a job runs."""

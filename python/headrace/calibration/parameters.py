@@ -95,6 +95,7 @@ def has_known_drive(options: object) -> bool:
 
 def learnables(cells: Sequence[ModelledCell], several_slots: bool) -> list[Learnable]:
     """Return the parameters of cells. `several_slots`: whether some cells have more than one."""
+    crowded = {cell.workload for cell in cells if _is_crowded(cell.scenario)}
     found: dict[str, Learnable] = {}
 
     def add(each: Learnable) -> None:
@@ -124,12 +125,19 @@ def learnables(cells: Sequence[ModelledCell], several_slots: bool) -> list[Learn
             for choice in _other_code(cell, usual[name]):
                 place = ("busy_core_slowdown_of", name, *choice)
                 add(Learnable(place, *_BUSY, workload=name, choice=choice))
+            if name in crowded:
+                add(Learnable(("cache_reload", name), 3e-4, 1e-6, 0.01, "s", workload=name))
     return list(found.values())
 
 
 def _other_code(cell: ModelledCell, usual: Choices) -> list[tuple[str, str]]:
     """Return the fields and words of a cell that are not the usual ones."""
     return [(each, word) for each, word in cell.choices.items() if word != usual[each]]
+
+
+def _is_crowded(scenario: Scenario) -> bool:
+    """Return whether there are more jobs than cores on a node."""
+    return any(scenario["run"]["slots_per_node"] > node["cores"] for node in scenario["nodes"])
 
 
 def _computes(scenario: Scenario) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -168,6 +169,14 @@ def site_facts(study: Study, records: Records) -> SiteFacts:
     if one_machine and all(map(reads_ahead_in_large_folios, kernels)):
         node["read_ahead_rules"] = "large_folios"
     return SiteFacts(node, one_machine=one_machine)
+
+
+def cores_of_nodes(study: Study) -> int | None:
+    """Return the cores of a node before it is measured, if the study or this machine tells."""
+    stated = study.site.node if study.site is not None else None
+    if stated is not None and (stated.cores is not None or stated.machine is not None):
+        return stated.cores
+    return len(os.sched_getaffinity(0)) if _is_here(study) else None
 
 
 def _is_here(study: Study) -> bool:

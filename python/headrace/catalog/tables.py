@@ -36,6 +36,7 @@ class Sharing(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     timeslice_ns: int = Field(6_000_000, ge=1000, le=MOST_REQUEST_NS)
     switch_ns: int = Field(5_000, ge=0, le=MOST_REQUEST_NS)
+    reload_ns: int = Field(0, ge=0, le=MOST_REQUEST_NS)
     busy_core_slowdown: float = Field(0.0, ge=0, lt=1)
 
 

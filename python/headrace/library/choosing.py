@@ -172,7 +172,7 @@ def calibrate(
     """
     from headrace.analysis.read import read
     from headrace.calibration.cells import calibration_plan
-    from headrace.calibration.running import check_modelled, learn
+    from headrace.calibration.running import check_modelled, cores_of_nodes, learn
     from headrace.calibration.site_file import check_out, site_text, with_site
     from headrace.calibration.verdict import LIMIT
     from headrace.whole_file import write_whole
@@ -183,7 +183,10 @@ def calibrate(
     if out is not None:
         check_out(file)
     check_modelled(loaded.study, loaded.plan().trials)
-    plan = calibration_plan(loaded.study, loaded.text, check)
+    known = loaded.study
+    if rehearse is not None:
+        known, _ = with_site(known, loaded.text, Path(rehearse))
+    plan = calibration_plan(loaded.study, loaded.text, check, cores_of_nodes(known))
     say(
         f"{len(plan.learn)} cells to learn from and {len(plan.check)} to check, "
         f"{len(make_plan(plan.study).trials)} trials"

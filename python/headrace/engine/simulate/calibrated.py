@@ -33,17 +33,27 @@ def calibrated(
 ) -> Scenario:
     """Return a copy of the scenario of a cell with the learnt values of its parts."""
     cpu = learnt.cpu_of_jobs(workload, workload_options)
-    slowdown = learnt.slowdown_of_jobs(workload, workload_options)
+    sharing = _sharing(learnt, workload, workload_options)
     own = learnt.target.get(target)
     create = learnt.create if own is None or own.create is None else own.create
     made: Scenario = {
         **scenario,
-        "nodes": [_node(each, learnt, slowdown, create) for each in scenario["nodes"]],
+        "nodes": [_node(each, learnt, sharing, create) for each in scenario["nodes"]],
         "profiles": [_profile(each, cpu) for each in scenario["profiles"]],
     }
     if (spread := learnt.cpu_spread.get(workload)) is not None:
         made["run"] = {"cpu_spread": spread, **scenario["run"]}
     return made if own is None else _with_target(made, own, target)
+
+
+def _sharing(learnt: SiteCalibration, workload: str, options: object) -> dict[str, float]:
+    """Return what is learnt of cores that jobs share."""
+    made: dict[str, float] = {}
+    if (slowdown := learnt.slowdown_of_jobs(workload, options)) is not None:
+        made["busy_core_slowdown"] = slowdown
+    if (reload_s := learnt.cache_reload.get(workload)) is not None:
+        made["reload_ns"] = round(reload_s * 1e9)
+    return made
 
 
 def _profile(profile: Profile, factor: float) -> Profile:
@@ -68,7 +78,7 @@ def _scaled_step(step: dict[str, object], factor: float) -> dict[str, object]:
 
 
 def _node(
-    host: HostSpec, learnt: SiteCalibration, slowdown: float | None, create: float | None
+    host: HostSpec, learnt: SiteCalibration, sharing: dict[str, float], create: float | None
 ) -> HostSpec:
     made = cast("HostSpec", {**host})
     if learnt.call is not None:
@@ -78,8 +88,8 @@ def _node(
     if create is not None:
         for name in ("create_ns", "remove_ns"):
             made[name] = round(host.get(name, 0) * create)
-    if slowdown is not None:
-        made["sharing"] = {**host.get("sharing", {}), "busy_core_slowdown": slowdown}
+    if sharing:
+        made["sharing"] = {**host.get("sharing", {}), **sharing}
     return made
 
 
