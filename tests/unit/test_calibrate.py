@@ -287,7 +287,7 @@ def test_turns_at_a_core_are_learnt_from_a_warm_cell_with_more_jobs_than_cores(
     assert alone.learn == calibration_plan(study, SERVED).learn
 
 
-@pytest.mark.parametrize("reload_s", [0.0, 1e-3, 3e-3])
+@pytest.mark.parametrize("reload_s", [0.0, 2e-3, 4e-3])
 def test_what_turns_at_a_core_cost_comes_back(tmp_path: Path, reload_s: float) -> None:
     study, _ = planned(tmp_path, LOCAL)
     plan = calibration_plan(study, LOCAL, cores=2)
