@@ -105,6 +105,17 @@ def test_every_number_of_the_page_leads_to_its_trials(workspace: Workspace, tmp_
         assert said.replace(" ", "\u202f") in text or said in text, said
 
 
+def test_an_own_page_is_replaced_and_a_stream_is_written_to(workspace: Workspace) -> None:
+    for option in ("--html", "--pdf"):
+        page = workspace.place / f"own{option}"
+        ended = workspace.run("decide", "results", option, page)
+        assert ended.returncode == 0 and page.exists(), ended.stderr
+        again = workspace.run("decide", "results", option, page)  # an own page is replaced
+        assert again.returncode == 0, again.stderr
+    ended = workspace.run("decide", "results", "--json", "--html", "/dev/stdout")
+    assert ended.returncode == 0 and "</html>" in ended.stdout, ended.stderr
+
+
 def test_what_is_unknown_is_named_in_words(workspace: Workspace, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert workspace.run("decide", "results", "--html", page).returncode == 0

@@ -6,10 +6,16 @@ And a study whose trials keep their traces.
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from headrace.system.waiting import wait_until
 from workspace import Workspace
 
 REAL = Path(__file__).parents[1] / "golden" / "traces" / "random"
@@ -74,6 +80,39 @@ def test_show_and_convert_of_a_given_trace(workspace: Workspace) -> None:
     simulated = json.loads(workspace.run("trace", "show", "replayed.csv", "--json").stdout)
     assert simulated["total"]["requests"] == 2000
     assert simulated["total"]["dispatch_to_complete"]["p50_ns"] > 1e6
+
+
+def test_a_trace_that_does_not_start_leaves_no_folder(workspace: Workspace) -> None:
+    device = next(Path("/sys/class/block").iterdir()).name
+    script = workspace.place / "script"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    for words in (("--with", "foo", "--", "true"), ("--", "./script")):
+        ended = workspace.run("trace", "run", "--device", device, "--out", "a/b", *words)
+        assert ended.returncode != 0 and "headrace undo" not in ended.stderr
+        assert not (workspace.place / "a").exists(), ended.stderr
+
+
+@pytest.mark.parametrize("seconds", ["1e300", "inf"])
+def test_a_capture_longer_than_the_clock_counts_ends_with_ctrl_c(
+    workspace: Workspace, seconds: str
+) -> None:
+    device = next(Path("/sys/class/block").iterdir()).name
+    command = ["capture", "--device", device, "--out", "long", "--seconds", seconds]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headrace", "trace", *command],
+        cwd=workspace.place,
+        env={**os.environ, **workspace.environment},
+    )
+    try:
+        assert wait_until((workspace.place / "long").exists, 60, 0.1)
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert (workspace.place / "long" / "trace.json").exists()
 
 
 @pytest.mark.parametrize(

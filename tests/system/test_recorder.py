@@ -294,6 +294,23 @@ os.kill(os.getpid(), signal.SIGKILL)
     )
 
 
+def test_a_child_that_still_runs_at_the_end_is_noted(data: Path, tmp_path: Path) -> None:
+    """Its later reads are in no profile, and the kernel's counts lack them, too."""
+    code = """
+import os, sys, time
+if os.fork() == 0:
+    os.close(1)
+    time.sleep(5)
+    open(sys.argv[1], "rb").read()
+"""
+    job, exit_code = recorded(python(code, data), tmp_path)
+    assert exit_code == 0
+    assert str(data) not in {file.path for file in job.files}
+    (note,) = (each for each in job.notes if "still ran" in each)
+    assert note.startswith("1 process still ran") and "lacks what they" in note
+    assert not any("killed" in each for each in job.notes)
+
+
 def test_programs_that_cannot_be_recorded_are_named_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(ProgramError, match="no such program"):
         record(["no-such-program-anywhere"], "job", tmp_path)

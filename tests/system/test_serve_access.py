@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import os
 import re
 import socket
 from collections.abc import Iterator
@@ -150,6 +151,13 @@ def test_other_machines_need_a_password_and_tls(folder: Path, tmp_path: Path) ->
     assert code == 4 and "--certificate" in said and "--password-file," not in said
     password.write_text("short")
     assert "at least 8" in refused(folder, "--password-file", password)[1]
+    for wrong in (b"\0" * 12, b"\xff" * 12, b"correct\nhorse"):
+        password.write_bytes(wrong)
+        code, said = refused(folder, "--password-file", password)
+        assert code == 2 and "not one line of text" in said
+    os.truncate(password, 1 << 40)  # not read to its end
+    code, said = refused(folder, "--password-file", password)
+    assert code == 2 and "longer than 1024 bytes" in said
 
 
 @pytest.mark.parametrize(

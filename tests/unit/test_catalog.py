@@ -102,3 +102,17 @@ def test_the_state_of_a_write_cache_is_stated_where_a_drive_is_named(tmp_path: P
     ):
         with pytest.raises(StudyError, match=message):
             entry("drives", drive)
+
+
+def test_a_file_with_a_dollar_sign_in_its_name_is_that_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a command line the shell replaces variables, and a study's paths come here replaced."""
+    text = entry("drives", "samsung-870-evo-1tb").file.read_text()
+    for name in ("a$HOME.toml", "b$no_such_variable.toml", "c$.toml"):
+        file = tmp_path / name
+        file.write_text(text)
+        assert entry("drives", str(file)).file == file
+    (tmp_path / "own.toml").write_text(text)
+    monkeypatch.setenv("DRIVES", str(tmp_path))
+    assert entry("drives", "$DRIVES/own.toml").file == tmp_path / "own.toml"

@@ -14,11 +14,13 @@ from headrace.cli._output_files import check_page
 from headrace.errors import HeadraceError, RefusedError
 from headrace.library import calibrate as learn
 from headrace.library import screen
+from headrace.report.decision_page import _pdf  # pyright: ignore[reportPrivateUsage]
 from workspace import ROOT
 
 COMMANDS = [
     "compare a b --html FILE",
     "decide a --html FILE",
+    "decide a --pdf FILE",
     "reproduce proof-ssd --html FILE",
 ]
 
@@ -58,7 +60,8 @@ def test_a_page_that_cannot_be_written_is_refused_before_the_work(
     with pytest.raises(SystemExit) as ended:
         main()
     said = capsys.readouterr().err
-    assert (ended.value.code, "with --html" in said) == (2, True), said
+    option = command.split()[-2]
+    assert (ended.value.code, f"with {option}" in said) == (2, True), said
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "folder"]
 
 
@@ -85,6 +88,18 @@ def test_pages_of_headrace_may_be_replaced(tmp_path: Path) -> None:
     file.write_text("<html><title>notes</title><body>about Headrace</body>")
     with pytest.raises(RefusedError):
         check_page(file, "--html")
+
+
+def test_pdfs_of_headrace_may_be_replaced_and_no_others(tmp_path: Path) -> None:
+    file = tmp_path / "page.pdf"
+    file.write_bytes(b"%PDF-1.7\nmade by another program\n%%EOF\n")
+    with pytest.raises(RefusedError, match="already exists"):
+        check_page(file, "--pdf")
+    file.write_bytes(b"%PDF-")
+    with pytest.raises(RefusedError):
+        check_page(file, "--pdf")
+    file.write_bytes(_pdf("<title>x</title>", tmp_path))
+    check_page(file, "--pdf")
 
 
 def test_every_page_says_that_it_is_one_of_headrace() -> None:

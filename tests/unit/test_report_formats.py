@@ -210,6 +210,10 @@ def test_bad_requests_are_refused_before_anything_is_written(tmp_path: Path) -> 
     with pytest.raises(UnknownFormatError, match="has no trial 'nine'"):
         write_report(tmp_path, sample_findings(), ["html"], ["nine"])
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "trials").mkdir()
+    for folder in (".", "", ".."):
+        with pytest.raises(UnknownFormatError, match="has no trial"):
+            write_report(tmp_path, sample_findings(), ["html"], [folder])
 
 
 def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:

@@ -58,11 +58,18 @@ finally:
 """
 
 
-def imported(folder: Path, *arguments: str) -> set[str]:
+SETTING_UP = {
+    *("headrace.datasets.integrity", "headrace.datasets.store", "headrace.engine.timing"),
+    *("headrace.plan.expected", "headrace.system.journal", "headrace.system.undo_actions"),
+}
+"""What writes data sets, times runs and undoes changes: a study that is checked needs none."""
+
+
+def imported(folder: Path, *arguments: str, code: int = 0) -> set[str]:
     (folder / "study.toml").write_text(STUDY)
     command = [sys.executable, "-c", LISTED, *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     return set(done.stderr.split())
 
 
@@ -70,6 +77,29 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     modules = imported(tmp_path, "--help")
     assert not modules & (HEAVY | {"headrace.library", "headrace.study", "headrace._core"})
     assert "headrace.cli.report" in modules
+
+
+@pytest.mark.parametrize(("words", "code"), [(["--version"], 0), ([], 2)])
+def test_no_command_s_options_are_read_without_a_command(
+    words: list[str], code: int, tmp_path: Path
+) -> None:
+    """To evaluate the types of them all takes a third of such a start."""
+    counted = """
+import atexit, sys
+import typer.main
+real, read = typer.main.get_params_from_function, []
+def counted(function):
+    read.append(function.__name__)
+    return real(function)
+typer.main.get_params_from_function = counted
+atexit.register(lambda: print(*read, file=sys.stderr))
+"""
+    command = [sys.executable, "-c", counted + MAIN, *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    read = done.stderr.splitlines()[-1].split()
+    assert "_top_options" in read
+    assert not {"run", "validate"} & {*read}
+    assert not imported(tmp_path, *words, code=code) & {"markdown_it", "rich.markdown"}
 
 
 def test_the_list_of_commands_is_that_of_the_whole_application(tmp_path: Path) -> None:
@@ -89,7 +119,7 @@ def test_validate_imports_what_the_study_names(tmp_path: Path) -> None:
     modules = imported(tmp_path, "validate", "study.toml")
     assert not modules & (HEAVY | {"headrace.catalog.tables", "headrace.offers", "tree_sitter"})
     assert not modules & {"headrace.cli.report", "headrace.analysis", "headrace.report"}
-    assert not modules & USED_BY_RUNS
+    assert not modules & (USED_BY_RUNS | SETTING_UP)
     used = {
         "targets": {
             *("exports", "local", "node_storage", "path", "queue_settings", "releasing"),

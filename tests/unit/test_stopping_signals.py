@@ -51,19 +51,32 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 sent = []
 def interrupt(event, arguments):
     if event == "import" and arguments[0] == WHEN and not sent:
-        sent.append(os.kill(os.getpid(), signal.SIGINT))
+        sent.append(WHEN)
+        os.kill(os.getpid(), signal.SIGINT)
 sys.addaudithook(interrupt)
 from headrace.cli import main
 main()
 """
 
 
-@pytest.mark.parametrize("imported", ["headrace.errors", "rich.console", "typer"])
+EARLY = ("headrace.system.stopping", "threading", "atexit")
+"""What `main` imports before it handles signals."""
+
+
+@pytest.mark.parametrize("imported", [*EARLY, "headrace.errors", "rich.console", "typer"])
 def test_a_command_stops_without_a_traceback_while_it_imports(imported: str) -> None:
     program = AT_IMPORT.replace("WHEN", repr(imported))
     command = [sys.executable, "-c", program, "--version"]
     ended = subprocess.run(command, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (130, "headrace: stopped\n")
+
+
+def test_nothing_is_imported_before_interrupts_are_heard() -> None:
+    program = (
+        "import sys; before = {*sys.modules}; import headrace.cli; print(*{*sys.modules} - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert {*done.stdout.split()} <= {"headrace", "headrace.cli", "__future__", "types"}
 
 
 def test_an_interrupt_at_the_very_end_prints_no_traceback() -> None:

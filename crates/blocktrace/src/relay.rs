@@ -205,8 +205,14 @@ fn set_up(task: &RelayTask, disk: &Disk) -> Result<Trace, String> {
                 trace.cpus.push(CpuFile { relay, path, out: None, place: 0, begun: Vec::new() });
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && cpu > 0 => break,
-            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-                return Err("the kernel is locked down (secure boot): it does not let blktrace's files in debugfs be read".to_owned());
+            Err(error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
+                // What a lockdown says, and some security modules and sandboxes.
+                return Err(format!(
+                    "{}: {}; a kernel that is locked down (secure boot) lets no process read \
+                     blktrace's files, tracefs works there",
+                    path.display(),
+                    plain(&error)
+                ));
             }
             Err(error) => return Err(format!("{}: {}", path.display(), plain(&error))),
         }

@@ -69,6 +69,8 @@ impl World<'_> {
         if !matches!(kind, OpKind::Sync | OpKind::Close) {
             let h = &self.hosts[t.host as usize];
             let ns_per_byte = match kind {
+                // The drive moves the bytes from and to the process's own memory.
+                OpKind::DirectRead | OpKind::DirectWrite if local => 0.0,
                 OpKind::Write => h.write_copy_ns_per_byte,
                 _ => h.copy_ns_per_byte,
             };

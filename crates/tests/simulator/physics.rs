@@ -38,6 +38,23 @@ fn read_ahead_makes_sequential_reads_large() {
 }
 
 #[test]
+fn direct_calls_to_a_volume_copy_nothing() {
+    let cpu = |op: &str, file: &str, access: &str| {
+        let pattern = json!({"do": "pattern", "op": op, "file": file, "count": 64,
+                             "length_bytes": 1 << 20, "access": access});
+        let create = json!({"do": "create", "file": "output"});
+        let mut scenario = alone("ext4", "noop", json!([create, pattern]));
+        scenario["nodes"][0]["copy_bytes_per_s"] = json!(1e9);
+        outcome(&scenario).jobs[0].ledger.on_cpu_ns
+    };
+    for (op, file) in [("read", "input"), ("write", "output")] {
+        let (buffered, direct) = (cpu(op, file, "buffered"), cpu(op, file, "direct"));
+        // 64 MiB at 1 GB/s.
+        assert!(buffered > 67_000_000 && direct < 10_000_000, "{op}: {buffered} {direct}");
+    }
+}
+
+#[test]
 fn a_large_read_is_cut_by_the_read_ahead_unless_the_kernel_is_new() {
     let reads = |large: u64| {
         let steps = json!([{"do": "pattern", "file": "input", "count": 50, "length_bytes": 262_144,

@@ -79,7 +79,8 @@ def entry(shelf: str, name: str, *, base: Path | None = None) -> CatalogEntry:
         return found
     if name.endswith(".toml"):
         try:
-            path = anchored_path(base or Path.cwd(), name)
+            path = _as_it_is(name) if base is None else None
+            path = path or anchored_path(base or Path.cwd(), name)
             return _load(shelf, path, _state(path))
         except ValueError as error:
             raise StudyError([FileProblem(Path(name), 0, "", "", str(error))]) from None
@@ -92,6 +93,16 @@ def entry(shelf: str, name: str, *, base: Path | None = None) -> CatalogEntry:
             [FileProblem(ROOT / shelf, 0, shelf, f'"{name}"', problem, ", ".join(names(shelf)))]
         )
     return _load(shelf, ROOT / shelf / f"{name}.toml")
+
+
+def _as_it_is(name: str) -> Path | None:
+    """Return the file of exactly this name; None if there is none.
+
+    Paths of studies come here with their variables replaced, those of a command line were replaced
+    by the shell: what has a dollar sign now has it in its name.
+    """
+    path = Path(name)
+    return path.resolve() if "$" in name and path.is_file() else None
 
 
 def _one(shelf: str) -> str:

@@ -1,17 +1,15 @@
 """The command line: one module per command, found by its name; each calls `headrace.library`.
 
 A module of this package is a command if it has a function of the same name (`run.py` has `run`).
-Modules with a leading underscore contain code shared by commands. This module imports nothing that
-takes long: it handles Ctrl-C before the imports of a command, which take most of its first second.
+Modules with a leading underscore contain code shared by commands. This module imports nothing:
+`main` hears Ctrl-C from its first line on, and the imports of a command take most of its start.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
-from headrace.system.stopping import end_at_once, exit_code, interrupted, interrupting
-
+TYPE_CHECKING = False  # as `typing` has it, which takes long to import
 if TYPE_CHECKING:
     import typer
 
@@ -31,22 +29,35 @@ def main() -> None:
 
     SIGTERM and SIGHUP stop every command like Ctrl-C; the exit code is 128 plus the signal number.
     """
-    end_at_once()
-    with interrupting():
-        try:
-            from headrace.cli._command_run import run_command
+    try:
+        from headrace.system.stopping import end_at_once, interrupting
 
-            run_command(make_app)
-        except KeyboardInterrupt:
-            _say_stopped()
-        except Exception:
-            # An import that a signal has interrupted may fail by an error of its own.
-            if not interrupted():
-                raise
-            _say_stopped()
+        end_at_once()
+        with interrupting():
+            _run()
+    except KeyboardInterrupt:  # before signals are handled
+        _say_stopped()
+
+
+def _run() -> None:
+    from headrace.system.stopping import interrupted
+
+    try:
+        from headrace.cli._command_run import run_command
+
+        run_command(make_app)
+    except KeyboardInterrupt:
+        _say_stopped()
+    except Exception:
+        # An import that a signal has interrupted may fail by an error of its own.
+        if not interrupted():
+            raise
+        _say_stopped()
 
 
 def _say_stopped() -> None:
+    from headrace.system.stopping import exit_code
+
     # The console may not be imported yet, and standard error may be closed.
     if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]
         print("headrace: stopped", file=sys.stderr)

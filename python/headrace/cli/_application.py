@@ -15,6 +15,8 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.cli._wrong_values import CheckedCommand
+
 _ORDER = ("doctor", "init", "validate", "plan", "run", "resume", "report", "compare", "undo")
 
 _HELP = (
@@ -58,7 +60,7 @@ def make_app(named: str | None = None, *, listed: bool = False) -> typer.Typer:
         else:
             command = getattr(module, name)
             app.command(name, help=_unwrapped(command))(_no_options if listed else command)
-    _unwrap_help(app)
+    _prepare_commands(app)
     return app
 
 
@@ -72,13 +74,15 @@ def _no_options() -> None:
     """Stand for a command that is listed: typer reads the options of each command otherwise."""
 
 
-def _unwrap_help(app: typer.Typer) -> None:
+def _prepare_commands(app: typer.Typer) -> None:
+    """Give each command the help and the messages that Headrace has."""
     for command in app.registered_commands:
+        command.cls = CheckedCommand
         if command.help is None and command.callback is not None:
             command.help = _unwrapped(command.callback)
     for group in app.registered_groups:
         if group.typer_instance is not None:
-            _unwrap_help(group.typer_instance)
+            _prepare_commands(group.typer_instance)
 
 
 def _unwrapped(command: Callable[..., object]) -> str:

@@ -67,9 +67,11 @@ def run_command(make_app: Callable[..., typer.Typer]) -> None:
 def _run_named(make_app: Callable[..., typer.Typer]) -> None:
     """Make the application and run it: a command's start needs no other command's modules."""
     words = sys.argv[1:]
-    if not {"-h", "--help"}.isdisjoint(words):
+    # A shell that completes a line gives its words in the environment.
+    completing = any(name.endswith("HEADRACE_COMPLETE") for name in os.environ)
+    if not {"-h", "--help"}.isdisjoint(words) or not words:
         import_help()
-    listed = words in (["-h"], ["--help"])
+    listed = not completing and all(word.startswith("-") for word in words)
     make_app(words[0] if words else None, listed=listed)(standalone_mode=True)
 
 

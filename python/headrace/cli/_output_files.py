@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from headrace.whole_file import is_stream
 _LONGEST_SHOWN = 120
 _HEAD_BYTES = 4096
 """Bytes of a page that hold its title."""
+_PDF_END = b"\n%Headrace\n"
+"""Last line of a PDF of Headrace (`report/decision_page.py`)."""
 
 
 def check_folder_of(file: Path, option: str) -> None:
@@ -68,6 +71,9 @@ def is_own_page(file: Path) -> bool:
     try:
         with file.open("rb") as stream:
             head = stream.read(_HEAD_BYTES)
+            if head.startswith(b"%PDF-"):
+                stream.seek(-len(_PDF_END), os.SEEK_END)
+                return stream.read() == _PDF_END
     except OSError:
         return False
     return (

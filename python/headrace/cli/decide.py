@@ -49,8 +49,9 @@ def decide(
     from headrace.cli._output_files import check_page
     from headrace.library import decide as make_answer
 
-    if html is not None:
-        check_page(html, "--html")
+    for page, option in ((html, "--html"), (pdf, "--pdf")):
+        if page is not None:
+            check_page(page, option)
     answer, files = make_answer(
         results,
         want=want,

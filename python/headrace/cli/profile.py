@@ -249,7 +249,7 @@ def simulate_profile(
     from headrace.cli._progress import Display
     from headrace.cli._simulated_job import check_hardware, removed_if_wrong
     from headrace.library import default_results, load_study
-    from headrace.profiles.places import study_to_run
+    from headrace.profiles.places import check_name, study_to_run
     from headrace.profiles.steps import existing_profile, load, profile_table
     from headrace.profiles.study_text import drives_named_in, study_text
     from headrace.study.load import load_study_text
@@ -260,6 +260,7 @@ def simulate_profile(
             f"--link {link}: goes with --shared: without it each node has a drive of its own"
         )
     profile = existing_profile(profile, "PROFILE")
+    check_name(profile, "PROFILE")
     base = profile.absolute().parent
     drives = drives_named_in(base, drives or ())
     check_hardware(drives, link, base)

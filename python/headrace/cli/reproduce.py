@@ -56,7 +56,9 @@ def reproduce(
     numbers: Annotated[
         bool, typer.Option("--numbers", help="also list every number in the terminal")
     ] = False,
-    threads: Annotated[int, typer.Option(min=0, help="number of threads; 0: one per core")] = 0,
+    threads: Annotated[
+        int, typer.Option(min=0, max=1024, help="number of threads; 0: one per core")
+    ] = 0,
     on: On = "",
     emulate: Annotated[
         bool,

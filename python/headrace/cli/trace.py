@@ -171,7 +171,7 @@ def capture(
         try:
             with stopping_on_signals(stop):
                 capturing.start()
-                stop.wait(seconds)
+                stop.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
             captured = capturing.finish()
         finally:
             capturing.abandon()

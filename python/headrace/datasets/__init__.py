@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from headrace.datasets.data import Data
 from headrace.datasets.estimates import data_bytes, data_files, estimated_bytes, estimated_seconds
-from headrace.datasets.integrity import Manifest, find_damage, read_manifest
 from headrace.datasets.own_files import OwnFiles
 from headrace.datasets.spec import DatasetSpec
-from headrace.datasets.store import materialise
+
+if TYPE_CHECKING:
+    from headrace.datasets.integrity import Manifest, find_damage, read_manifest
+    from headrace.datasets.store import materialise
 
 __all__ = [
     "Data",
@@ -22,3 +26,16 @@ __all__ = [
     "materialise",
     "read_manifest",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Imported on first use: a study that is only checked has its data set described, not made.
+    if name in ("Manifest", "find_damage", "read_manifest"):
+        from headrace.datasets import integrity
+
+        return getattr(integrity, name)
+    if name == "materialise":
+        from headrace.datasets.store import materialise
+
+        return materialise
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,15 +5,17 @@ With a duration, the RAID is then rebuilt onto a new drive.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
 from headrace.errors import Problem, UnsupportedLevelError
 from headrace.faults import FaultOptions
 from headrace.faults.drives import DriveFault
-from headrace.system.journal import Journal
 from headrace.targets import Location
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Journal
 
 
 class RaidFaultOptions(FaultOptions):

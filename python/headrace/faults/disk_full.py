@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
 from headrace.errors import Problem, UnsupportedLevelError
 from headrace.faults import FaultOptions, InjectedFault
-from headrace.system.journal import Journal, JournalEntry
 from headrace.system.owned import fill
 from headrace.targets import Location
 from headrace.units import Bytes
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Journal, JournalEntry
 
 
 class DiskFullOptions(FaultOptions):

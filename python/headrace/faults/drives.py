@@ -7,16 +7,18 @@ with the storage, the emulator while jobs run: the same fault in both.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from headrace.errors import HeadraceError, Problem, UnsupportedLevelError
 from headrace.faults import FaultOptions, InjectedFault, ModelledFault
 from headrace.scenario import DriveFaultSpec
-from headrace.system.journal import Journal
 from headrace.targets import Location
 from headrace.units import Bytes
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Journal
 
 SECTOR_BYTES = 512
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.errors import Problem, UnsupportedLevelError
 from headrace.faults import FaultOptions, ModelledFault
 from headrace.faults.server_stalled import without_end
 from headrace.faults.servers import ServerFault, ServerFaultOptions
 from headrace.system.cluster import Cluster
-from headrace.system.journal import Journal
 from headrace.system.servers import Server
 from headrace.targets import Location
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Journal
 
 
 class LinkCutOptions(ServerFaultOptions):

@@ -6,7 +6,7 @@ This is what a link does that falls back to an older speed.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
@@ -14,9 +14,11 @@ from headrace.errors import UnsupportedLevelError
 from headrace.faults import FaultOptions, ModelledFault
 from headrace.faults.servers import ServerFault, ServerFaultOptions
 from headrace.system.cluster import Cluster, LinkSettings
-from headrace.system.journal import Journal
 from headrace.system.servers import Server
 from headrace.targets import Location
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Journal
 
 
 class LinkSlowedOptions(ServerFaultOptions):

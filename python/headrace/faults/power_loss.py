@@ -7,7 +7,7 @@ as after a crash, and every acknowledged record must exist.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
@@ -15,9 +15,11 @@ from headrace.errors import HeadraceError
 from headrace.faults import FaultOptions
 from headrace.faults.drives import DriveFault
 from headrace.faults.witness import Witness
-from headrace.system.journal import Journal
 from headrace.targets import Location
 from headrace.units import Seconds
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Journal
 
 
 class PowerLossOptions(FaultOptions):

@@ -5,13 +5,15 @@ It returns with an empty drive, which is filled from the others.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.faults import FaultOptions
 from headrace.faults.servers import ServerFault, ServerFaultOptions
-from headrace.system.journal import Journal
 from headrace.system.servers import Server
 from headrace.targets import Location
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Journal
 
 
 class ReplicaLostOptions(ServerFaultOptions):

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
 from headrace.errors import UnsupportedLevelError
 from headrace.faults import FaultOptions
 from headrace.faults.servers import ServerFault, ServerFaultOptions
-from headrace.system.journal import Journal, JournalEntry
 from headrace.system.owned import fill
 from headrace.system.servers import Server
 from headrace.system.storage import storage_of
 from headrace.targets import Location
 from headrace.units import Bytes
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Journal, JournalEntry
 
 
 class ServerDiskFullOptions(ServerFaultOptions):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.faults import FaultOptions
 from headrace.faults.servers import ServerFault, ServerFaultOptions
-from headrace.system.journal import Journal
 from headrace.system.servers import Server
 from headrace.targets import Location
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Journal
 
 
 class ServerRestartedOptions(ServerFaultOptions):

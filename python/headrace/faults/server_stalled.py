@@ -5,14 +5,16 @@ Meanwhile connections stay open and get no answer.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.errors import Problem
 from headrace.faults import FaultOptions, ModelledFault
 from headrace.faults.servers import ServerFault, ServerFaultOptions
-from headrace.system.journal import Journal
 from headrace.system.servers import Server
 from headrace.targets import Location
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Journal
 
 
 class ServerStalledOptions(ServerFaultOptions):

@@ -13,13 +13,12 @@ import os
 import time
 from abc import abstractmethod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from headrace.errors import HeadraceError, Problem, UnsupportedLevelError
 from headrace.faults import FaultOptions, InjectedFault
-from headrace.system.journal import Journal
 from headrace.system.own_programs import own_module
 from headrace.system.processes import Started, run_program, start_process
 from headrace.system.servers import Server
@@ -27,6 +26,9 @@ from headrace.system.waiting import wait_until
 from headrace.targets import Location
 from headrace.targets.exports import ServedOptions
 from headrace.units import Seconds
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Journal
 
 _VERIFY_PATIENCE_S = 60.0
 _LOOK_S = 0.2

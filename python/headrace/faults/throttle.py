@@ -8,16 +8,18 @@ throttle's, not a drive's.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
 
 from headrace.errors import MissingError, Problem, UnsupportedLevelError
 from headrace.faults import FaultOptions, InjectedFault
 from headrace.system import throttling
-from headrace.system.journal import Journal, JournalEntry
 from headrace.targets import Location
 from headrace.units import BytesPerS
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Journal, JournalEntry
 
 
 class ThrottleOptions(FaultOptions):

@@ -18,6 +18,7 @@ from headrace.library.running import (
 )
 from headrace.plan.order import make_plan
 from headrace.records.place import check_new_file, check_place
+from headrace.whole_file import is_stream
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,7 +61,7 @@ def decide(
     from headrace.whatif.scaling import scaled, scaled_configurations
 
     for file, option in ((html, "--html"), (pdf, "--pdf")):
-        if file is not None:
+        if file is not None and not is_stream(file):
             check_place(file.parent, option)
     if pdf is not None:
         check_pdf()

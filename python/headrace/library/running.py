@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import headrace.engine
 import headrace.study.load
 from headrace.engine import Engine, Observer, Run, default_cache
-from headrace.engine.timing import TimedObserver
 from headrace.errors import (
     HeadraceError,
     InterruptedRunError,
@@ -35,6 +34,7 @@ from headrace.system.claims import Place, claimed
 if TYPE_CHECKING:
     from headrace.engine.live import TrialLive
     from headrace.engine.simulate.simulator import Simulator
+    from headrace.engine.timing import TimedObserver
     from headrace.records.store import ResultStore
 
 
@@ -364,6 +364,7 @@ def _drive(loaded: LoadedStudy, plan: Plan, store: ResultStore, inputs: RunInput
     timed: TimedObserver | None = None
     if store.header.engine == "measure":
         from headrace.engine.estimate import expect
+        from headrace.engine.timing import TimedObserver
 
         done = {trial.index for trial in plan.trials if store.has(trial.id)}
         timed = TimedObserver(run.observer, expect(loaded.study, plan), run.cache_dir, done)

@@ -84,10 +84,10 @@ class Images:
             found.setdefault(image.pid, []).append(image)
         return found
 
-    def unfinished(self) -> int:
-        """Return how many processes ended without an end record: killed, or ended by a call that
-        the recorder does not see."""
-        return sum(images[-1].end is None for images in self._by_process().values())
+    def unfinished(self) -> tuple[int, ...]:
+        """Return the ids of the processes without an end record: killed, ended by a call that the
+        recorder does not see, or still running."""
+        return tuple(pid for pid, images in self._by_process().items() if images[-1].end is None)
 
     def cpu_ns(self) -> int:
         """Return the CPU time of all images; exec keeps a process's clock."""

@@ -20,7 +20,8 @@ def profile_to_write(out: Path | None, name: str, option: str = "--out") -> Path
 
     `out` is the path that the user gave: it may replace a recorded profile, nothing else. Without
     it, use the first free path of `NAME.toml`, `NAME-2.toml` … Raises StudyError for a suffix other
-    than `.toml`, UsageError for a stream, RefusedError for a file that is not a recorded profile.
+    than `.toml`, UsageError for a stream or a name that is not UTF-8, RefusedError for a file that
+    is not a recorded profile.
     """
     if out is None:
         # A number and the ending of the steps have room beside this many bytes.
@@ -33,12 +34,22 @@ def profile_to_write(out: Path | None, name: str, option: str = "--out") -> Path
             hint=f"name a file with {option}; headrace profile export writes steps to a stream",
         )
     path = profile_path(out, option)
+    check_name(path, option)  # the profile names its file of steps
     if path.exists() and not _is_recorded(path):
         raise RefusedError(
             f"{path} exists and is not a recorded profile: it is not overwritten",
             hint=f"give {option} another name",
         )
     return path
+
+
+def check_name(path: Path, option: str) -> None:
+    """Raise UsageError for a name that no TOML file can have in it: one that is not UTF-8."""
+    if any("\ud800" <= each <= "\udfff" for each in path.name):  # for bytes that are none
+        raise UsageError(
+            f"{option} {str(path)!a}: the name of a profile must be UTF-8",
+            hint="give it another name",
+        )
 
 
 def temporary_places() -> list[Path]:

@@ -23,6 +23,7 @@ from headrace.profiles.programs import ProgramError, find_program, not_executed,
 from headrace.profiles.recording import Read, join
 from headrace.profiles.steps import Op, Recording, Unseen
 from headrace.system.children import signal_name
+from headrace.system.identity import start_ticks
 from headrace.system.own_variables import users_environment
 from headrace.units import format_amount
 
@@ -196,15 +197,31 @@ def _notes(read: Read, unseen: Unseen | None) -> list[str]:
             "the kernel's counts lack processes that nobody waited for: what else they may "
             "lack is not known"
         )
-    if read.unfinished:
-        several = read.unfinished > 1
-        notes.append(
-            f"{read.unfinished} process{'es were' if several else ' was'} killed or ended unseen:"
-            " the profile is complete up to there"
-        )
+    notes += _notes_on_unfinished(read.unfinished)
     if not np.isin(read.steps.op, (Op.READ, Op.WRITE, Op.MAPPED_READ)).any():
         notes.append(
             "no reads or writes of files were seen; a program that makes its system calls "
             "itself (Go) is seen by strace only"
+        )
+    return notes
+
+
+def _notes_on_unfinished(pids: Sequence[int]) -> list[str]:
+    """Return notes on processes that did not say that they ended: what the profile lacks of them.
+
+    Called right after the program's end: an id is not yet that of another process.
+    """
+    running = sum(start_ticks(pid) is not None for pid in pids)
+    ended = len(pids) - running
+    notes: list[str] = []
+    if running:
+        notes.append(
+            f"{running} process{'es' if running > 1 else ''} still ran when the program had ended: "
+            "the profile lacks what they read and wrote later"
+        )
+    if ended:
+        notes.append(
+            f"{ended} process{'es were' if ended > 1 else ' was'} killed or ended unseen:"
+            " the profile is complete up to there"
         )
     return notes

@@ -68,8 +68,8 @@ class Read:
     """Of images that ended regularly; of others, the CPU time of their threads at their last
     step."""
     cpu_wait_ns: int
-    unfinished: int
-    """Processes without an end record: killed, or still running."""
+    unfinished: tuple[int, ...]
+    """Processes without an end record, by id: killed, or still running."""
     read_bytes: int
     """Bytes of the recorded read calls, of files and of anything else, as the kernel counts
     them."""
@@ -116,7 +116,7 @@ def join(written: Written) -> Read:
         images.cpu_ns(),
         images.cpu_wait_ns(),
         # Without room no process could say that it ended.
-        0 if Fact.FULL in written.facts else images.unfinished(),
+        () if Fact.FULL in written.facts else images.unfinished(),
         moved[Op.READ] + written.other_read_bytes + images.loader_read_bytes(),
         moved[Op.WRITE] + written.other_written_bytes,
         tuple(dict.fromkeys([*notes, *images.not_recorded()])),

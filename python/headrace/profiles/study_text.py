@@ -18,7 +18,10 @@ def study_text(
     `profile`: file name, relative to the study. `link`: link of an NFS server with the drive; None
     puts a drive into each node.
     """
-    quoted = [json.dumps(drive) for drive in drives]
+    quoted = [_quoted(drive) for drive in drives]
+    # A dollar sign starts the name of an environment variable.
+    path = _quoted(profile.replace("$", "$$"))
+    title = f"{profile.removesuffix('.toml')} on {nodes} node{'s' if nodes > 1 else ''}"
     if link is None:
         target = f'[target.storage]\nkind = "block"\ndrive = {quoted[0]}\n'
         factor = f"drive = [{', '.join(quoted)}]\n"
@@ -26,29 +29,33 @@ def study_text(
     else:
         # One target per drive: a server's export cannot be a factor.
         target = "".join(
-            f'[target.{json.dumps("nfs-" + drive)}]\nkind = "nfs"\nserver = "nas"\n'
+            f'[target.{_quoted("nfs-" + drive)}]\nkind = "nfs"\nserver = "nas"\n'
             f"export = {{ drive = {name} }}\n\n"
             for drive, name in zip(drives, quoted, strict=True)
         )
         factor = (
-            f"target = [{', '.join(json.dumps('nfs-' + drive) for drive in drives)}]\n"
+            f"target = [{', '.join(_quoted('nfs-' + drive) for drive in drives)}]\n"
             if len(drives) > 1
             else ""
         )
         site = (
-            f"[site.node]\ncount = {nodes}\nlink = {json.dumps(link)}\n\n"
-            f"[site.server.nas]\nlink = {json.dumps(link)}\n"
+            f"[site.node]\ncount = {nodes}\nlink = {_quoted(link)}\n\n"
+            f"[site.server.nas]\nlink = {_quoted(link)}\n"
         )
     return (
         f"# A recorded job on {'each of' if nodes > 1 else ''} {nodes} "
         f"node{'s' if nodes > 1 else ''}, in virtual time: headrace simulate THIS\n"
-        f'headrace = 1\ntitle = "{profile.removesuffix(".toml")} on {nodes} '
-        f'node{"s" if nodes > 1 else ""}"\n\n'
+        f"headrace = 1\ntitle = {_quoted(title)}\n\n"
         f"{site}\n{target}\n"
-        f'[workload.job]\nkind = "replay"\nprofile = {json.dumps(profile)}\n\n'
+        f'[workload.job]\nkind = "replay"\nprofile = {path}\n\n'
         f"[factors]\n{factor}slots = {slots}\n\n"
         f'[plan]\nrepeats = {{ min = 1 }}\n\n[run]\nshortest = "0 s"\n'
     )
+
+
+def _quoted(text: str) -> str:
+    """Return a string as TOML has it, which has no surrogate pairs."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def drives_named_in(base: Path, drives: Sequence[str]) -> list[str]:

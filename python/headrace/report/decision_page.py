@@ -64,11 +64,13 @@ def check_pdf() -> None:
 
 
 def _pdf(page: str, base: Path) -> bytes:
+    """Return the page as PDF. Its last line, a comment, says that Headrace made it: what PDF has
+    for that is compressed."""
     check_pdf()
     import weasyprint  # pyright: ignore[reportMissingTypeStubs]
 
     made: Any = weasyprint.HTML(string=page, base_url=f"{base}/")  # pyright: ignore[reportUnknownMemberType]
-    return made.write_pdf()
+    return made.write_pdf() + b"\n%Headrace\n"
 
 
 def render(answer: DecisionAnswer, folder: Path) -> str:

@@ -99,7 +99,11 @@ def check_request(results: Path, formats: Sequence[str], series_trials: Sequence
         raise UnknownFormatError(
             f"there is no report format {unknown[0]!r}", hint=f"there are: {', '.join(FORMATS)}"
         )
-    missing = [trial for trial in series_trials if not (results / "trials" / trial).is_dir()]
+    missing = [
+        trial
+        for trial in series_trials
+        if not (results / "trials" / trial / "trial.json").is_file()
+    ]
     if missing:
         raise UnknownFormatError(
             f"{results} has no trial {missing[0]!r}", hint=f"their names: ls {results / 'trials'}"

@@ -16,6 +16,8 @@ from headrace.errors import HeadraceError, RefusedError, UsageError
 
 PASSWORD_AT_LEAST = 8
 """Characters of a password."""
+_PASSWORD_AT_MOST = 1024
+"""Bytes of a password."""
 
 
 @dataclass(frozen=True)
@@ -127,14 +129,22 @@ def _refuse_open(options: ServeOptions) -> None:
 
 def _password(file: Path) -> str:
     try:
-        mode, text = file.stat().st_mode, file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        problem = getattr(error, "strerror", None) or "not text"
-        raise UsageError(f"--password-file {file}: {problem}") from None
+        with file.open("rb") as opened:
+            mode = os.fstat(opened.fileno()).st_mode
+            given = opened.read(_PASSWORD_AT_MOST + 3)  # a line end, and one byte too many
+    except OSError as error:
+        raise UsageError(f"--password-file {file}: {error.strerror}") from None
     if mode & 0o077:
         raise RefusedError(
             f"--password-file {file}: other users can read or change it", hint=f"chmod 600 {file}"
         )
+    if len(given.strip()) > _PASSWORD_AT_MOST:
+        raise UsageError(
+            f"--password-file {file}: longer than {_PASSWORD_AT_MOST} bytes: not a password"
+        )
+    text = given.decode(errors="replace").strip()
+    if not text.isprintable() or "\ufffd" in text:
+        raise UsageError(f"--password-file {file}: not one line of text (UTF-8)")
     if len(text) < PASSWORD_AT_LEAST:
         raise UsageError(
             f"--password-file {file}: the password has {len(text)} characters; at least "

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace.system.cgroups import MemoryLimit
-from headrace.system.journal import Journal
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Journal
 
 
 class MemoryLimits:

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from headrace.errors import HeadraceError, UnsupportedLevelError
 from headrace.system import block_queue
 from headrace.system.block_queue import Queue
 from headrace.system.identity import boot_id
-from headrace.system.journal import Journal, JournalEntry
 from headrace.system.setting_names import NAMES
 from headrace.system.storage import Storage, storage_of
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Journal, JournalEntry
 
 SettingValue = str | int | None
 
@@ -142,7 +144,7 @@ class _Managed:
     journal: Journal
     storage: Storage
     queues: dict[str, Queue]
-    entries: list[JournalEntry] = field(default_factory=list[JournalEntry])
+    entries: list[JournalEntry] = field(default_factory=list["JournalEntry"])
     """Those of the read-ahead."""
 
     def read(self) -> dict[str, SettingValue]:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceError, MissingError, UnsupportedLevelError
-from headrace.system.journal import Journal
 from headrace.system.network_filesystems import layout_of
 from headrace.system.processes import run_program
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Journal
 
 ALL_TARGETS = 0
 """As a stripe count: every storage target."""

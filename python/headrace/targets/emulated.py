@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.catalog import entry
 from headrace.errors import HeadraceError, Problem
 from headrace.scenario import StorageSpec
 from headrace.system.emulator import EmulatedDevice, attach, cannot_emulate, limits, refusal
 from headrace.system.emulator.limits import memory_bytes
-from headrace.system.journal import JournalEntry
 from headrace.system.owned import make_directories
 from headrace.targets import TargetContext
 from headrace.targets.scenario import storage as modelled
 from headrace.units import format_bytes
+
+if TYPE_CHECKING:
+    from headrace.system.journal import JournalEntry
 
 _NUMBERS = itertools.count()
 SIZE_BYTES = 2 << 30

@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from headrace.errors import HeadraceError, Problem, as_word
 from headrace.system.claims import Place
-from headrace.system.journal import JournalEntry
 from headrace.system.owned import make_directories
 from headrace.system.storage import free_bytes, storage_of
 from headrace.system.striping import stripe
@@ -24,6 +23,9 @@ from headrace.targets.queue_settings import NAMES, QueueSettings
 from headrace.targets.releasing import release_all
 from headrace.targets.server_options import ServerOptions
 from headrace.units import MOST_QUEUED, Bytes
+
+if TYPE_CHECKING:
+    from headrace.system.journal import JournalEntry
 
 
 class PathOptions(ServerOptions):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import itertools
 import json
 import os
 import select
@@ -123,6 +124,7 @@ class Capture:
         self._recorder: Started | None = None
         self._work: Path | None = None
         self._entries: list[Any] = []
+        self._made: list[Path] = []
         self._begin_ns = 0
         self._begin_utc = ""
         self._before: dict[str, int] = {}
@@ -133,15 +135,12 @@ class Capture:
         already contains a trace."""
         if (self.directory / TRACE_FILE).exists() or any(self.directory.glob("*.blktrace.*")):
             raise RefusedError(f"{self.directory} holds a trace already", hint="name a new folder")
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise HeadraceError(f"{self.directory} cannot be made: {error.strerror}") from error
+        chosen = means(self._by)
+        self._make_directory()
         self._work, entry = work_directory(self._journal)
         self._entries.append(entry)
         mountpoint = self._work / "tracing"
         mountpoint.mkdir()
-        chosen = means(self._by)
         before = {each.number for each in self._journal.open_entries}
         try:
             wanted = chosen.prepare(
@@ -172,6 +171,16 @@ class Capture:
         self._means = chosen
         chosen.begin(self._journal)
 
+    def _make_directory(self) -> None:
+        parents = itertools.takewhile(
+            lambda each: not each.exists(), (self.directory, *self.directory.parents)
+        )
+        self._made = list(parents)
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise HeadraceError(f"{self.directory} cannot be made: {error.strerror}") from error
+
     def _said(self, patience_s: float) -> str:
         assert self._recorder is not None and self._recorder.process.stdout is not None
         pipe = self._recorder.process.stdout
@@ -199,7 +208,7 @@ class Capture:
                         f"the recorder of block requests failed: {self._complaint()}"
                     )
         finally:
-            self.abandon()
+            self._tear_down()
         if not said or self._means is None:
             raise HeadraceError("the recorder of block requests was not started")
         recorded: dict[str, Any] = json.loads(said)
@@ -224,10 +233,18 @@ class Capture:
             by=self._means.name,
         )
         _write_description(captured, self._devices)
+        self._made = []
         return captured
 
     def abandon(self) -> None:
-        """Stop everything that was started; keep the data recorded so far."""
+        """Stop everything that was started; keep the data recorded so far, but no empty folder."""
+        self._tear_down()
+        with contextlib.suppress(OSError):  # it holds data
+            for made in self._made:
+                made.rmdir()
+        self._made = []
+
+    def _tear_down(self) -> None:
         if self._recorder is not None:
             self._recorder.stop()
             if self._recorder.process.stdout is not None:

@@ -68,8 +68,8 @@ def learn(
     from headrace.records.place import check_new_file
 
     if not MINUTES[0] <= minutes <= MINUTES[1]:
-        allowed = f"{MINUTES[0]:g} to {MINUTES[1]:g}"
-        raise _wrong("--minutes", f"{minutes:g}", "not a time that this takes", allowed)
+        allowed = f"{MINUTES[0]:g} to {MINUTES[1]:g} minutes"
+        raise _wrong("--minutes", f"{minutes:g}", "out of range", allowed)
     if kind is not None and kind not in ("hdd", "ssd"):
         raise _wrong("--kind", kind, "not a kind of drive", "hdd, ssd")
     if not output.parent.is_dir():

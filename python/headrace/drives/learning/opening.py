@@ -119,4 +119,5 @@ def _in_use(path: Path, how: str) -> RefusedError:
 
 
 def _refused(path: Path, what: str, allowed: str) -> StudyError:
-    return StudyError([FileProblem(path, 0, "DEVICE", "", what, allowed)])
+    problem = FileProblem(Path("command line"), 0, "DEVICE", str(path), what, allowed)
+    return StudyError([problem])
