@@ -129,6 +129,22 @@ class Chromium:
         self.command("Page.navigate", {"url": url})
         self.loaded()
 
+    def show(self, page: Path, width: int, drawn: str, changed: str = "") -> bool:
+        """Opens a file, waits for `drawn`, and tells whether it was loaded for this.
+
+        To load and draw a report takes two seconds of CPU time. So one that is there as it was
+        loaded is not loaded again, nor one that was changed by a caller with the same `changed`.
+        """
+        state = "document.documentElement.dataset.state"
+        here, wide, was = self.evaluate(f"[location.href, innerWidth, {state}]")
+        usable = was is not None and was in ("", changed)
+        anew = not usable or (here, wide) != (page.resolve().as_uri(), width)
+        if anew:
+            self.open(page, width)
+            self.wait_for(drawn)
+        self.evaluate(f"{state} = {json.dumps(changed)}")
+        return anew
+
     def loaded(self) -> None:
         """Waits for the load event of a page that was asked for after the last look at events."""
         deadline = time.monotonic() + 60

@@ -80,12 +80,23 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def opened(browser: Chromium, page: Path, width: int) -> Chromium:
-    browser.open(page, width)
-    browser.wait_for(DRAWN)
-    # Bokeh paints in the next frames.
-    browser.evaluate("new Promise((done) => setTimeout(done, 500))")
+def opened(browser: Chromium, page: Path, width: int, changed: str = "") -> Chromium:
+    """The tab with a page. `changed`: what the caller changes there; empty for nothing."""
+    if browser.show(page, width, DRAWN, changed):
+        # Bokeh paints in the next frames.
+        browser.evaluate("new Promise((done) => setTimeout(done, 500))")
     return browser
+
+
+def test_values_on_a_narrow_phone_do_not_cover_each_other(browser: Chromium, report: Path) -> None:
+    tab = opened(browser, report, NARROW)
+    covered = tab.evaluate("""(() => {
+      const cells = [...document.querySelectorAll("table.stack td")].filter((e) => e.offsetParent);
+      const wider = (cell) => [...cell.querySelectorAll(".value, .interval")].some((each) =>
+        each.getBoundingClientRect().right > cell.getBoundingClientRect().right + 1);
+      return cells.filter(wider).map((cell) => cell.innerText);
+    })()""")
+    assert covered == []
 
 
 @pytest.mark.parametrize("width", [NARROW, PHONE, DESK])
@@ -110,11 +121,23 @@ def test_the_page_is_drawn_fits_and_asks_for_nothing(
     assert tab.requests() == [report.resolve().as_uri()]
 
 
+def test_tables_follow_what_is_drawn_and_can_show_all(browser: Chromium, report: Path) -> None:
+    tab = opened(browser, report, DESK, "tables")
+    shown = "[...document.querySelectorAll('#time tbody')].filter((t) => !t.hidden).length"
+    assert (
+        tab.evaluate(shown)
+        == tab.evaluate("document.querySelectorAll('#curves input:checked').length")
+        == 4
+    )
+    tab.evaluate("document.querySelector('#time input.only').click()")
+    assert tab.evaluate(shown) == 24
+
+
 @pytest.mark.parametrize("width", [NARROW, PHONE])
 def test_no_metric_makes_the_page_wider_than_a_phone(
     browser: Chromium, report: Path, width: int
 ) -> None:
-    tab = opened(browser, report, width)
+    tab = opened(browser, report, width, "each metric")
     widths = tab.evaluate("""(async () => {
       const picker = document.getElementById("pick-metric");
       const found = {};
@@ -132,7 +155,7 @@ def test_no_metric_makes_the_page_wider_than_a_phone(
 
 
 def test_a_phone_that_is_turned_upright_shows_whole_titles(browser: Chromium, report: Path) -> None:
-    tab = opened(browser, report, 844)
+    tab = opened(browser, report, 844, "width")
     tab.command(
         "Emulation.setDeviceMetricsOverride",
         {"width": NARROW, "height": 844, "deviceScaleFactor": 1, "mobile": True},
@@ -141,19 +164,8 @@ def test_a_phone_that_is_turned_upright_shows_whole_titles(browser: Chromium, re
     assert tab.evaluate("innerWidth") == NARROW
 
 
-def test_values_on_a_narrow_phone_do_not_cover_each_other(browser: Chromium, report: Path) -> None:
-    tab = opened(browser, report, NARROW)
-    covered = tab.evaluate("""(() => {
-      const cells = [...document.querySelectorAll("table.stack td")].filter((e) => e.offsetParent);
-      const wider = (cell) => [...cell.querySelectorAll(".value, .interval")].some((each) =>
-        each.getBoundingClientRect().right > cell.getBoundingClientRect().right + 1);
-      return cells.filter(wider).map((cell) => cell.innerText);
-    })()""")
-    assert covered == []
-
-
 def test_ticking_a_storage_draws_it(browser: Chromium, report: Path) -> None:
-    tab = opened(browser, report, DESK)
+    tab = opened(browser, report, DESK, "ticks")
     purple = f"{COLOURED}('figure-rate', 204, 121, 167)"
     before = tab.evaluate(purple)
     assert before > 50, "the fourth colour is drawn at first"
@@ -170,18 +182,6 @@ def test_ticking_a_storage_draws_it(browser: Chromium, report: Path) -> None:
     assert tab.errors() == []
 
 
-def test_tables_follow_what_is_drawn_and_can_show_all(browser: Chromium, report: Path) -> None:
-    tab = opened(browser, report, DESK)
-    shown = "[...document.querySelectorAll('#time tbody')].filter((t) => !t.hidden).length"
-    assert (
-        tab.evaluate(shown)
-        == tab.evaluate("document.querySelectorAll('#curves input:checked').length")
-        == 4
-    )
-    tab.evaluate("document.querySelector('#time input.only').click()")
-    assert tab.evaluate(shown) == 24
-
-
 @pytest.mark.parametrize(
     ("picker", "figure", "value"),
     [
@@ -193,7 +193,7 @@ def test_tables_follow_what_is_drawn_and_can_show_all(browser: Chromium, report:
 def test_pickers_redraw(
     browser: Chromium, report: Path, picker: str, figure: str, value: str
 ) -> None:
-    tab = opened(browser, report, DESK)
+    tab = opened(browser, report, DESK, "picked")
     state = f"""(() => {{
       const views = Object.values(Bokeh.index.roots ?? Bokeh.index);
       const view = views.find((v) => v.el?.parentElement?.id === "{figure}");
@@ -210,7 +210,7 @@ def test_pickers_redraw(
 
 
 def test_picking_a_trial_links_to_its_records(browser: Chromium, report: Path) -> None:
-    tab = opened(browser, report, DESK)
+    tab = opened(browser, report, DESK, "picked")
     tab.evaluate(
         "(() => { const p = document.getElementById('pick-trial'); p.selectedIndex = 1; "
         "p.dispatchEvent(new Event('change')); })()"
@@ -225,7 +225,7 @@ def test_picking_a_trial_links_to_its_records(browser: Chromium, report: Path) -
 
 
 def test_a_number_leads_to_its_trials(browser: Chromium, report: Path) -> None:
-    tab = opened(browser, report, PHONE)
+    tab = opened(browser, report, PHONE, "followed")
     tab.evaluate(
         "document.querySelector('#bytes tbody:not([hidden]) a[href^=\"#point-\"]').click()"
     )

@@ -51,13 +51,13 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return page
 
 
-def opened(browser: Chromium, page: Path, width: int) -> Chromium:
-    browser.open(page, width)
-    browser.wait_for(DRAWN)
+def opened(browser: Chromium, page: Path, width: int, changed: str = "") -> Chromium:
+    """The tab with a page. `changed`: what the caller changes there; empty for nothing."""
+    browser.show(page, width, DRAWN, changed)
     return browser
 
 
-@pytest.mark.parametrize("width", [DESK, PHONE])
+@pytest.mark.parametrize("width", [PHONE, DESK])
 def test_the_recommendation_and_its_curve_come_first(
     browser: Chromium, report: Path, width: int
 ) -> None:
@@ -90,9 +90,20 @@ def test_tables_are_downloaded_as_csv(browser: Chromium, report: Path) -> None:
     assert float(points[0]["Event rate (events/s)"]) > 10_000
 
 
+def test_the_keyboards_focus_is_seen_on_figures(browser: Chromium, report: Path) -> None:
+    tab = opened(browser, report, DESK)
+    tab.wait_for("document.querySelectorAll('#figure-answer > *').length > 0")
+    tab.evaluate("document.getElementById('copy-ticket').focus()")
+    tab.press("Tab")
+    figure = "document.activeElement.parentElement"  # Bokeh's own element has the focus
+    assert tab.evaluate(f"{figure}.id") == "figure-answer"
+    assert tab.evaluate(f"getComputedStyle({figure}).outlineStyle") == "solid"
+    tab.evaluate("document.activeElement.blur()")
+
+
 def test_a_csv_has_what_the_table_shows(browser: Chromium, report: Path) -> None:
     """No control, no words run together, and numbers in names stay as they are."""
-    tab = opened(browser, report, DESK)
+    tab = opened(browser, report, DESK, "names")
     name = "document.querySelector('#curves tbody th[scope=row]')"
     tab.evaluate(f"{name}.textContent = 'disk 4 128 KiB'")
     text = tab.evaluate(f"{SAVED}(document.querySelector('#slots button.csv'))")
@@ -107,18 +118,8 @@ def test_a_csv_has_what_the_table_shows(browser: Chromium, report: Path) -> None
     assert "Judged against, interval" not in heads
 
 
-def test_the_keyboards_focus_is_seen_on_figures(browser: Chromium, report: Path) -> None:
-    tab = opened(browser, report, DESK)
-    tab.wait_for("document.querySelectorAll('#figure-answer > *').length > 0")
-    tab.evaluate("document.getElementById('copy-ticket').focus()")
-    tab.press("Tab")
-    figure = "document.activeElement.parentElement"  # Bokeh's own element has the focus
-    assert tab.evaluate(f"{figure}.id") == "figure-answer"
-    assert tab.evaluate(f"getComputedStyle({figure}).outlineStyle") == "solid"
-
-
 def test_a_long_table_begins_with_a_few_rows(browser: Chromium, report: Path) -> None:
-    tab = opened(browser, report, DESK)
+    tab = opened(browser, report, DESK, "rows")
     assert tab.evaluate(VISIBLE) == 12
     tab.evaluate("document.querySelector('#slots button.more').click()")
     assert tab.evaluate(VISIBLE) == 24
@@ -128,7 +129,7 @@ def test_a_long_table_begins_with_a_few_rows(browser: Chromium, report: Path) ->
 
 
 def test_filters_leave_what_was_chosen(browser: Chromium, report: Path) -> None:
-    tab = opened(browser, report, DESK)
+    tab = opened(browser, report, DESK, "filters")
     change = "dispatchEvent(new Event('change', {bubbles: true}))"
     picker = "document.querySelector('select[data-filter=filesystem]')"
     tab.evaluate(f"{picker}.value = 'xfs', {picker}.{change}")
@@ -142,7 +143,7 @@ def test_filters_leave_what_was_chosen(browser: Chromium, report: Path) -> None:
 
 
 def test_the_answer_is_copied_as_text(browser: Chromium, report: Path) -> None:
-    tab = opened(browser, report, DESK)
+    tab = opened(browser, report, DESK, "copied")
     tab.evaluate("document.getElementById('copy-ticket').click()")
     tab.wait_for("document.getElementById('copied').textContent !== ''")
     said = tab.evaluate("document.getElementById('copied').textContent")
@@ -153,7 +154,7 @@ def test_the_answer_is_copied_as_text(browser: Chromium, report: Path) -> None:
 
 
 def test_controls_are_reached_by_key_and_have_names(browser: Chromium, report: Path) -> None:
-    tab = opened(browser, report, DESK)
+    tab = opened(browser, report, DESK, "copied by key")
     unnamed = tab.evaluate(
         "[...document.querySelectorAll('button, select, input')].filter((each) =>"
         " !(each.getAttribute('aria-label') || each.textContent.trim() || each.labels?.length))"
@@ -186,6 +187,6 @@ def test_text_is_legible_in_the_dark(browser: Chromium, report: Path) -> None:
     media = "Emulation.setEmulatedMedia"
     for scheme in ("dark", "light"):
         browser.command(media, {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
-        tab = opened(browser, report, DESK)
+        tab = opened(browser, report, DESK, scheme)
         assert sorted(set(tab.evaluate(contrast))) == [], scheme
     browser.command(media, {"features": []})

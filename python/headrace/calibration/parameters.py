@@ -6,6 +6,7 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import tomlkit
@@ -38,7 +39,7 @@ class Learnable:
     choice: tuple[str, str] | None = None
     """A field of the workload and its word: the cells it acts on have it; None: all."""
 
-    @property
+    @cached_property  # a fit asks for it a hundred thousand times
     def name(self) -> str:
         """Dotted path below `[site.calibration]`, as TOML has it."""
         return ".".join(tomlkit.key(each).as_string() for each in self.path)

@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -116,14 +117,27 @@ def misfits(
     """
     table = table_of(device, layout, logs)
     table["capacity_bytes"] = min(device.capacity_bytes, MODEL_CAPACITY_BYTES)
-    model = modelled_device(table, seed=3)
+    modelled = _modelled(json.dumps(table), tuple(measured), coarse, draw)
     left: list[float] = []
-    for load, result in measured.items():
+    for (load, result), model in zip(measured.items(), modelled, strict=True):
+        left += _misfits_of(load, result, model)
+    return np.asarray(left)
+
+
+# A fit asks for its first and its last values again, and so does what compares it with others.
+@lru_cache(maxsize=4096)
+def _modelled(
+    table: str, loads: tuple[ScriptLoad, ...], coarse: bool, draw: int
+) -> tuple[LoadResult, ...]:
+    """Return what the model of a table, as JSON, takes for the loads, one after the other."""
+    model = modelled_device(json.loads(table), seed=3)
+    found: list[LoadResult] = []
+    for load in loads:
         count = _requests(load, coarse) + QUEUE_TURNS * load.depth
         places = _places(load, count, model.capacity_sectors, draw)
         timings = model.reads(places, load.sectors, depth=load.depth)
-        left += _misfits_of(load, result, result_of(timings, load.depth))
-    return np.asarray(left)
+        found.append(result_of(timings, load.depth))
+    return tuple(found)
 
 
 def error_of(left: Values) -> float:

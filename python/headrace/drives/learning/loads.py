@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,19 +108,18 @@ def mean_between(ordered: Times, low: float, high: float) -> float:
     return float(np.add.reduce(ordered[first : max(last, first + 1)])) / max(last - first, 1)
 
 
-def quantiles(values: Times, shares: Sequence[float]) -> list[float]:
-    """Return quantiles, digit for digit those of `np.quantile`.
+def quantiles(ordered: Times, shares: Sequence[float]) -> list[float]:
+    """Return quantiles of ordered values, digit for digit those of `np.quantile`.
 
     A fit of a flash drive asks for tens of thousands; for so few values NumPy's take five times as
     long.
     """
-    places = [divmod(share * (len(values) - 1), 1.0) for share in shares]
-    below = [int(whole) for whole, _ in places]
-    above = [min(each + 1, len(values) - 1) for each in below]
-    ordered = np.partition(values, [*below, *above])
+    last = len(ordered) - 1
     found: list[float] = []
-    for one, other, (_, part) in zip(below, above, places, strict=True):
-        low, high = float(ordered[one]), float(ordered[other])
+    for share in shares:
+        whole, part = divmod(share * last, 1.0)
+        below = int(whole)
+        low, high = float(ordered[below]), float(ordered[min(below + 1, last)])
         near_low = part < 0.5
         found.append(low + (high - low) * part if near_low else high - (high - low) * (1.0 - part))
     return found
@@ -130,8 +129,16 @@ def modelled_loads(
     table: Table, loads: Iterable[ScriptLoad], *, requests: int, seed: int = 1
 ) -> list[LoadResult]:
     """Run loads, one after the other, on the model of a drive that holds data."""
+    return list(each_modelled_load(table, loads, requests=requests, seed=seed))
+
+
+def each_modelled_load(
+    table: Table, loads: Iterable[ScriptLoad], *, requests: int, seed: int = 1
+) -> Iterator[LoadResult]:
+    """Run loads as `modelled_loads` does, each when its result is taken."""
     device = modelled_device(table, seed=seed, script_seed=seed, writable=True)
-    return [run_load(device, load, limit_s=1e6, at_most=requests) for load in loads]
+    for load in loads:
+        yield run_load(device, load, limit_s=1e6, at_most=requests)
 
 
 def check_of(load: ScriptLoad, measured: LoadResult, modelled: LoadResult) -> LoadCheck:

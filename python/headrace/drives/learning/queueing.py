@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
-from headrace.drives.learning.loads import LoadResult, ScriptLoad, modelled_loads
+from headrace.drives.learning.loads import LoadResult, ScriptLoad, each_modelled_load
 from headrace.scenario import Table
 
 REORDERINGS = tuple(each / 20 for each in range(21))
@@ -23,6 +23,8 @@ COMMITS_MS = (0.1, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 MODEL_REQUESTS = 2500
 LEAST_DIFFERENCE = 0.04
 """Root mean square below which two settings cannot be told apart by such short loads."""
+ALIKE = LEAST_DIFFERENCE / 2
+"""Error beyond that of the best values up to which others fit almost as well."""
 
 
 @dataclass(frozen=True)
@@ -81,35 +83,74 @@ def learn_reordering(
 
     A window, or a late choice, is learnt only if no reordering without one is about as good.
     """
-    loads = [load for load in measured if load.depth > 1]
-
-    def error_of(
-        share: float, age_limit_ms: float, window: int | None, commit_ms: float | None = None
-    ) -> float:
-        tried = with_queue(table, share, age_limit_ms, window, commit_ms)
-        modelled = modelled_loads(tried, loads, requests=MODEL_REQUESTS)
-        squares = [
-            misfit(measured[load], result) for load, result in zip(loads, modelled, strict=True)
-        ]
-        return float(np.sqrt(np.mean(squares)))
-
+    model = _QueueModel(table, {load: measured[load] for load in measured if load.depth > 1})
     say("reordering: the model is run with several values")
-    plain = _best(error_of, (None,))
-    late = _best_late(error_of)
-    most = max(load.depth for load in loads)
+    plain = _best(model, (None,))
+    if plain.error <= ALIKE:  # no other can be better by more
+        return plain
+    late = _best_late(model)
+    most = max(load.depth for load in model.measured)
     windows = tuple(window for window in WINDOWS if window < most)
-    narrow = _best(error_of, windows) if windows else plain
+    narrow = _best(model, windows) if windows else plain
     best = min(late, narrow, key=lambda each: each.error)
-    if plain.error <= best.error + LEAST_DIFFERENCE / 2:
+    if plain.error <= best.error + ALIKE:
         return plain
     if best is late:
         return late
-    alike = [
-        window
-        for window in windows
-        if error_of(narrow.share, narrow.age_limit_ms, window) < narrow.error + LEAST_DIFFERENCE / 2
-    ]
-    return replace(narrow, windows_alike=tuple(alike))
+    by_window = model.errors(
+        _QueueValues(narrow.share, narrow.age_limit_ms, each) for each in windows
+    )
+    alike = [each.window for each, error in by_window.items() if error < narrow.error + ALIKE]
+    return replace(narrow, windows_alike=tuple(each for each in alike if each is not None))
+
+
+class _QueueValues(NamedTuple):
+    """Values of the queue that are tried."""
+
+    share: float
+    age_limit_ms: float = 1000.0
+    window: int | None = None
+    commit_ms: float | None = None
+
+
+class _QueueModel:
+    """How far the model of a disk misses the measured loads, with values of its queue."""
+
+    def __init__(self, table: Table, measured: dict[ScriptLoad, LoadResult]) -> None:
+        self.measured = measured
+        self._table = table
+        self._known: dict[_QueueValues, float] = {}
+        self._at_least: dict[_QueueValues, float] = {}
+
+    def errors(
+        self, queues: Iterable[_QueueValues], known: float = math.inf
+    ) -> dict[_QueueValues, float]:
+        """Return the error of each; infinity where it is beyond the least one, or `known`, by more
+        than `ALIKE`: most of a search are, and that shows after a few loads."""
+        found: dict[_QueueValues, float] = {}
+        least = known
+        for queue in queues:
+            found[queue] = self._error(queue, least + ALIKE)
+            least = min(least, found[queue])
+        return found
+
+    def _error(self, queue: _QueueValues, most: float) -> float:
+        if queue in self._known:
+            return self._known[queue]
+        if self._at_least.get(queue, 0.0) > most:
+            return math.inf
+        modelled = each_modelled_load(
+            with_queue(self._table, *queue), self.measured, requests=MODEL_REQUESTS
+        )
+        squares: list[float] = []
+        for real, model in zip(self.measured.values(), modelled, strict=True):
+            squares.append(misfit(real, model))
+            at_least = math.sqrt(sum(squares) / len(self.measured))
+            if at_least > most and len(squares) < len(self.measured):
+                self._at_least[queue] = at_least
+                return math.inf
+        self._known[queue] = float(np.sqrt(np.mean(squares)))
+        return self._known[queue]
 
 
 def _between(share: float) -> list[float]:
@@ -119,53 +160,62 @@ def _between(share: float) -> list[float]:
     return [each for each in shares if 0 < each < 1]
 
 
-def _best_late(
-    error_of: Callable[[float, float, int | None, float | None], float],
-) -> Reordering:
+def _best_late(model: _QueueModel) -> Reordering:
     """Return the best values of a drive that chooses as late as it can."""
-    coarse = {
-        (share, commit_ms): error_of(share, 1000.0, None, commit_ms)
+    coarse = model.errors(
+        _QueueValues(share, commit_ms=commit_ms)
         for share in REORDERINGS[4::4]
         for commit_ms in COMMITS_MS[::2]
-    }
-    _, commit_ms = min(coarse, key=lambda each: coarse[each])
-    found = _best(
-        lambda share, age_limit_ms, window: error_of(share, age_limit_ms, window, commit_ms),
-        (None,),
     )
-    commits = {each: error_of(found.share, found.age_limit_ms, None, each) for each in COMMITS_MS}
-    commit_ms = min(commits, key=lambda each: commits[each])
-    most = commits[commit_ms] + LEAST_DIFFERENCE / 2
+    found = _best(model, (None,), _least(coarse).commit_ms)
+    commits = model.errors(
+        _QueueValues(found.share, found.age_limit_ms, commit_ms=each) for each in COMMITS_MS
+    )
+    best = _least(commits)
+    alike = [each.commit_ms for each, error in commits.items() if error < commits[best] + ALIKE]
     return replace(
         found,
-        error=commits[commit_ms],
-        commit_ms=commit_ms,
-        commits_alike_ms=tuple(each for each, error in commits.items() if error < most),
+        error=commits[best],
+        commit_ms=best.commit_ms,
+        commits_alike_ms=tuple(each for each in alike if each is not None),
     )
 
 
 def _best(
-    error_of: Callable[[float, float, int | None], float], windows: Sequence[int | None]
+    model: _QueueModel, windows: Sequence[int | None], commit_ms: float | None = None
 ) -> Reordering:
     """Return the best values with one of these windows."""
-    coarse = {
-        (share, window): error_of(share, 1000.0, window)
+    coarse = model.errors(
+        _QueueValues(share, window=window, commit_ms=commit_ms)
         for window in windows
         for share in REORDERINGS[:: 2 if window is None else 4]
-    }
-    share, window = min(coarse, key=lambda each: coarse[each])
-    ages = {limit_ms: error_of(share, limit_ms, window) for limit_ms in AGE_LIMITS_MS}
-    age_limit_ms = min(ages, key=lambda each: ages[each])
-    seen = ages[AGE_LIMITS_MS[-1]] > ages[age_limit_ms] + LEAST_DIFFERENCE / 2
+    )
+    begin = _least(coarse)
+    ages = model.errors(begin._replace(age_limit_ms=limit_ms) for limit_ms in AGE_LIMITS_MS)
+    aged = _least(ages)
+    seen = ages[begin._replace(age_limit_ms=AGE_LIMITS_MS[-1])] > ages[aged] + ALIKE
     if not seen:
         # With a short limit a disk that does not reorder looks like any other.
-        age_limit_ms = 1000.0
-    fine = {each: error_of(each, age_limit_ms, window) for each in REORDERINGS}
-    share = min(fine, key=lambda each: fine[each])
+        aged = begin
+    fine = model.errors(aged._replace(share=each) for each in REORDERINGS)
+    best = _least(fine)
     # The model chooses among whole numbers of commands: a step between two shares of the grid is
     # one command more at some of the depths.
-    for each in _between(share):
-        fine[each] = error_of(each, age_limit_ms, window)
-    share = min(fine, key=lambda each: fine[each])
-    alike = [each for each, error in fine.items() if error < fine[share] + LEAST_DIFFERENCE / 2]
-    return Reordering(share, min(alike), max(alike), age_limit_ms, seen, fine[share], window)
+    between = (aged._replace(share=each) for each in _between(best.share))
+    fine |= model.errors(between, known=fine[best])
+    best = _least(fine)
+    alike = [each.share for each, error in fine.items() if error < fine[best] + ALIKE]
+    return Reordering(
+        best.share,
+        min(alike),
+        max(alike),
+        aged.age_limit_ms,
+        seen,
+        fine[best],
+        best.window,
+    )
+
+
+def _least(errors: dict[_QueueValues, float]) -> _QueueValues:
+    """Return the values with the least error, the first of them."""
+    return min(errors, key=lambda each: errors[each])
