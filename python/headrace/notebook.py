@@ -8,7 +8,9 @@ found.table                                # the same as a data frame
 from __future__ import annotations
 
 import operator
+import re
 import tempfile
+from collections import Counter
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -92,6 +94,8 @@ def what_if(
     for what, given in (("drives", drives), ("slots", counts)):
         if not given:
             raise UsageError(f"{what}: at least one is needed")
+        if twice := [each for each, count in Counter(map(str, given)).items() if count > 1]:
+            raise UsageError(f"{what}: duplicate {', '.join(twice)}")
     path = Path(job)
     if not path.name:
         raise UsageError(f"job: {str(job)!r} is not a profile")
@@ -120,9 +124,29 @@ def _whole(what: str, given: object) -> int:
 
 @contextmanager
 def _without_place() -> Generator[None]:
-    """Leave file and line out of the problems of a study: the caller never sees that file."""
+    """Name the arguments of `what_if` in the problems of its study, each problem once: the caller
+    never sees that file."""
     try:
         yield
     except StudyError as error:
-        problems = [replace(each, file=Path("what_if"), line=0) for each in error.problems]
-        raise StudyError(problems) from None
+        problems = [
+            replace(each, file=Path("what_if"), line=0, field=_argument(each.field))
+            for each in error.problems
+        ]
+        # One argument is in several places of the study.
+        raise StudyError(list(dict.fromkeys(problems))) from None
+
+
+def _argument(field: str) -> str:
+    """Return the argument that a field of the study is made from, the field where none is."""
+    return next((name for name, made in _MADE.items() if re.fullmatch(made, field)), field)
+
+
+_MADE = {
+    "job": r"workload\.job(\.profile)?",
+    "drives": r"factors\.(drive|target)(\[\d+\])?|target\..*drive",
+    "slots": r"factors\.slots(\[\d+\])?",
+    "nodes": r"site\.node\.count",
+    "shared_link": r"site\.(node|server\.nas)\.link",
+}
+"""Argument of `what_if` -> the fields of the study that are made from it."""

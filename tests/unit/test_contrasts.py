@@ -263,3 +263,13 @@ def test_a_model_agrees_with_least_squares_of_indicators() -> None:
     assert ours.freedom == fit.df_resid
     assert ours.effects[1] - ours.effects[0] == pytest.approx(fit.params["C(easy)[T.1]"])
     assert np.sqrt(ours.variance) == pytest.approx(fit.bse["C(easy)[T.1]"])
+
+
+def test_a_value_that_is_the_same_in_every_trial_is_no_lack_of_repeats() -> None:
+    """Without scatter there is an error term of 0, also where trials are missing."""
+    level = np.array([0, 0, 1, 1, 1, 2])
+    others = pd.DataFrame({"slots": [1, 4, 1, 4, 4, 1]})
+    found = by_model(np.zeros(6), level, 3, others, np.arange(6))
+    assert found is not None
+    assert (found.variance, found.freedom) == (0.0, 2)
+    assert list(found.effects) == [0.0, 0.0, 0.0]

@@ -36,7 +36,7 @@ def test_no_winner_is_named_between_storages_that_are_the_same(tmp_path: Path) -
         made = answered([results_of(root, {"a": 0.0, "b": 0.0}, seed=seed, sigma=0.1, slots=(4,))])
         named += made.choice.recommended is not None
         if made.choice.recommended is None:
-            assert "do not tell apart" in headline(made)
+            assert "cannot be told apart" in headline(made)
     assert named <= 6  # 5 % of either side: three are expected
 
 

@@ -162,3 +162,39 @@ def test_copies_are_written_too() -> None:
     assert copies_written((server, mirrored)) == 1, "those of a RAID are counted with its drives"
     assert copies_written((server, replace(drives, source="device"))) == 1
     assert copies_written((server,)) == 1
+
+
+def test_switches_that_the_records_count_are_a_part_without_an_offer() -> None:
+    nodes = (InventoryItem(part="node", name="generic-node", host="node", count=3),)
+    activity = Activity(300.0, None, with_switches=True, has_switches=True)
+    without = costs_of(nodes, "t", activity, _offers(switch={}))
+    assert "price" not in without.values and "switches" in without.unknown["price"]
+    assert costs_of(nodes, "t", activity, _offers()).values["price"] == 12_000 + 700
+
+
+def test_machines_without_a_switch_are_said_to_have_none_in_the_price() -> None:
+    nodes = (InventoryItem(part="node", name="generic-node", host="node", count=3),)
+    (note,) = costs_of(nodes, "t", Activity(300.0, None), _offers(switch={})).assumptions
+    assert "no switch is in the price and the power: 3 nodes" in note
+    one = (replace(nodes[0], count=1),)
+    assert costs_of(one, "t", Activity(300.0, None), _offers(switch={})).assumptions == ()
+
+
+def test_rack_units_are_of_switches_too_and_unknown_without_an_offer() -> None:
+    nodes = (InventoryItem(part="node", name="generic-node", host="node", count=3),)
+    switch = {"s": {"price": 700, "date": 2026, "ports": 4, "rack_units": 1}}
+    found = costs_of(nodes, "t", Activity(300.0, None), _offers(switch=switch))
+    assert found.values["rack_units"] == 4
+    lacking = costs_of(RAID_5, "nas", Activity(500.0, None), _offers(server={}))
+    assert "server generic-server" in lacking.unknown["rack_units"]
+
+
+def test_the_write_amplification_that_is_assumed_is_named_with_its_drive() -> None:
+    notes = costs_of(RAID_5, "nas", Activity(500.0, 1e6), _offers()).assumptions
+    said = "write amplification of drive sata-7200-500gb: 1, as neither offers nor records state"
+    assert any(note.startswith(said) for note in notes)
+
+
+def test_a_price_per_rate_without_the_rate_has_a_reason() -> None:
+    found = costs_of(RAID_5, "nas", Activity(500.0, None), _offers())
+    assert found.unknown["price_per_event_per_s"] == "its trials have no events"

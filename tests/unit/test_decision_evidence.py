@@ -11,9 +11,12 @@ import pytest
 from decided import answered, results_of
 from headrace import decide
 from headrace.analysis.read import read
+from headrace.decision.answer import answer
 from headrace.decision.offers import Offers
+from headrace.decision.sensitivity import DecisionInputs
+from headrace.decision.wishes import parse_wishes
 from headrace.errors import RefusedError, UsageError
-from headrace.report.decision import headline
+from headrace.report.decision import basis_sentences, headline, unknown_sentences
 from synthetic_records import Truth, plan_of, write_results
 
 
@@ -184,3 +187,34 @@ def test_results_that_are_named_twice_count_once(tmp_path: Path) -> None:
     once, _ = decide([tmp_path / "r"])
     twice, _ = decide([tmp_path / "r", f"{tmp_path}/r/../r"])
     assert once.choice.basis.trials == twice.choice.basis.trials > 0
+
+
+def test_a_configuration_without_a_valid_trial_is_named(tmp_path: Path) -> None:
+    cells = [{"target": name, "workload": "scan", "slots": 4} for name in ("a", "b")]
+    plan = plan_of(cells, 2)
+    broken = {trial.index: "failed" for trial in plan.trials if trial.target == "b"}
+    root = write_results(tmp_path / "r", plan, Truth(cores=64), broken=broken, series=False)
+    found = answered([read(root)])
+    assert found.choice.basis.incomplete == {"b, 4 slots": "none of its 2 trials is valid"}
+    assert "Left out: b, 4 slots: none of its 2 trials is valid." in basis_sentences(found)
+
+
+def test_a_winner_is_better_than_all_others_together(tmp_path: Path) -> None:
+    """Each of two others is behind in more than 95 % of the draws, both together in less."""
+    effects = {"hdd": 0.0, "ssd": 0.05, "nvme": 0.06}
+    records = results_of(tmp_path / "r", effects, repeats=2, seed=3)
+    choice = answered([records]).choice
+    assert choice.leading is not None and choice.leading.best < 0.95
+    assert choice.recommended is None
+    assert "cannot be told apart" in headline(answered([records]))
+
+
+def test_why_a_requested_quantity_is_unknown_is_said(tmp_path: Path) -> None:
+    records = results_of(tmp_path / "r", {"a": 0.0, "b": 0.1})
+    offers = Offers.model_validate({})
+    wishes = parse_wishes("events/s", "", "EUR", set(), "price, price/event/s")
+    inputs = DecisionInputs([records], offers, wishes, None, None, ())
+    said = unknown_sentences(answer(inputs))
+    assert said == [
+        "Unknown: price, price per event/s of every configuration: the records name no parts."
+    ]

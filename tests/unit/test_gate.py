@@ -17,7 +17,7 @@ from headrace.analysis.gate import Gate, as_json
 from headrace.cli.gate import gate as command
 from headrace.errors import ExitCode, NotJudgedError, RefusedError, UsageError
 from headrace.library.shown import ShownGate
-from headrace.report.gate import headline, print_gate
+from headrace.report.gate import headline, print_gate, remarks
 from headrace.watching import Watcher
 from headrace.watching.finders.pid import PidFinder
 from headrace.watching.recording import Recorder
@@ -231,3 +231,10 @@ def test_a_plan_that_cannot_be_read_is_no_damaged_trial(tmp_path: Path) -> None:
     # Nobody knows how many trials have no record.
     assert found.unusable == ("no plan that can be read",)
     assert found.exit_code == ExitCode.INVALID_TRIALS
+
+
+def test_cells_of_one_folder_only_are_named(tmp_path: Path) -> None:
+    base, now = made(tmp_path / "base"), tmp_path / "now"
+    write_results(now, plan_of(CELLS[:2] + CELLS[3:], 5), Truth(trial_sigma=0.01), series=False)
+    (said,) = [each for each in remarks(headrace.gate(now, base)) if "only in" in each]
+    assert said == "1 cell only in the baseline: disk, higgs, slots 4, filesystem ext4."

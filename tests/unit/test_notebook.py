@@ -144,7 +144,24 @@ def test_files_of_drives_are_relative_to_the_current_folder(
 
 
 def test_problems_name_no_file_that_nobody_wrote() -> None:
-    with pytest.raises(headrace.HeadraceError, match=r"^what_if: .*drive: there is no drive"):
+    with pytest.raises(headrace.HeadraceError, match=r"^what_if: drives: there is no drive"):
         headrace.what_if("cms-tau-analysis-sample", drives="nope", slots=1)
     with pytest.raises(headrace.HeadraceError, match="job: '' is not a profile"):
         headrace.what_if("")
+
+
+def test_a_problem_of_one_argument_is_said_once_and_names_it() -> None:
+    with pytest.raises(StudyError) as error:
+        headrace.what_if("cms-tau-analysis", drives="corsair-f40", slots=1, shared_link="wrong")
+    (problem,) = error.value.problems
+    assert problem.field == "shared_link" and "no link of this name" in problem.problem
+    with pytest.raises(StudyError) as error:
+        headrace.what_if("no-such-job", drives=["no-drive"], slots=[0], nodes=0)
+    assert [each.field for each in error.value.problems] == ["nodes", "drives", "job", "slots"]
+
+
+def test_a_drive_that_is_named_twice_is_refused_whatever_the_link_is() -> None:
+    twice = ["corsair-f40", "corsair-f40"]
+    for link in (None, "10 GbE"):
+        with pytest.raises(UsageError, match="drives: duplicate corsair-f40"):
+            headrace.what_if("cms-tau-analysis", drives=twice, slots=1, shared_link=link)

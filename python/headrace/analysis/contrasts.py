@@ -258,18 +258,20 @@ def _of_fit(fit: _Fit, y: np.ndarray, term: str, used: np.ndarray) -> Contrasts:
     centre = np.vstack([np.zeros(levels - 1), np.eye(levels - 1)])
     centre = centre - centre.mean(axis=0)
     effects = centre @ fit.parameters
-    if fit.freedom == 0 or not np.diag(fit.covariance).min() > ROUNDING**2:
-        return Contrasts(
-            effects, float(y.mean()), np.nan, 0, np.nan, "none: as many effects as trials", used
-        )
+    mean = float(y.mean())
+    if fit.freedom == 0:
+        return Contrasts(effects, mean, np.nan, 0, np.nan, "none: as many effects as trials", used)
+    term = f"{term}, main effects only"
+    if not np.diag(fit.covariance).min() > ROUNDING**2:  # no scatter: any difference is certain
+        effects[np.abs(effects) < ROUNDING] = 0.0
+        return Contrasts(effects, mean, 0.0, fit.freedom, np.nan, term, used)
     of_effects = centre @ fit.covariance @ centre.T
     pairs = [(one, other) for one in range(levels) for other in range(one)]
     variance = np.mean(
         [of_effects[i, i] + of_effects[j, j] - 2 * of_effects[i, j] for i, j in pairs]
     )
     f = float(fit.parameters @ np.linalg.solve(fit.covariance, fit.parameters) / (levels - 1))
-    term = f"{term}, main effects only"
-    return Contrasts(effects, float(y.mean()), float(variance), fit.freedom, f, term, used)
+    return Contrasts(effects, mean, float(variance), fit.freedom, f, term, used)
 
 
 def _indicators(codes: np.ndarray) -> np.ndarray:

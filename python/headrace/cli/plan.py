@@ -47,9 +47,9 @@ def plan(
     if len(shown) < len(made.trials):
         out.print(f"... and {len(made.trials) - len(shown)} more; --all lists them")
     guess = estimate(loaded.study, made, read_timings(cache_dir or default_cache()))
+    trials = "1 trial" if len(made.trials) == 1 else f"{len(made.trials)} trials"
     out.print(
-        f"{len(made.trials)} trials at most, about {format_seconds(guess.seconds)} (an estimate: "
-        f"{guess.basis})"
+        f"{trials} at most, about {format_seconds(guess.seconds)} (an estimate: {guess.basis})"
     )
     for text in _space(guess):
         out.print(f"  {text}")

@@ -141,6 +141,7 @@ class _Cell:
     slots: int
     nodes: int
     provenance: str
+    target_kind: str
     rows: dict[str, Any] = field(default_factory=dict[str, Any])
     """Workload -> (results folder, rows of its valid trials)."""
     left_out: dict[str, int] = field(default_factory=dict[str, int])
@@ -163,7 +164,8 @@ def basis_of(
     needed besides `SHOWN_METRICS`. Raises RefusedError when no
     trial can be used, UsageError for a workload that no result set has.
     """
-    cells = _cells(sets)
+    every = _cells(sets)
+    cells = [cell for cell in every if cell.rows]
     workloads = list(dict.fromkeys(name for cell in cells for name in cell.rows))
     if not workloads:
         raise RefusedError(
@@ -177,13 +179,12 @@ def basis_of(
     error, source = _error(cells, compared, model_error)
     cells, notes = _measured_first(cells)
     names = _differing(cells)
-    spread = _pooled_spread(cells)
-    if spread is None:
-        spread, notes = ASSUMED_SPREAD, (*notes, _NOT_REPEATED)
-    random = _Random(np.random.default_rng(seed), draws, error, spread)
+    incomplete = _without_trial(every, cells, _differing(every))
+    spreads, assumed = _spreads(cells)
+    notes = (*notes, *assumed)
+    random = _Random(np.random.default_rng(seed), draws, error, spreads)
     needed = frozenset((*SHOWN_METRICS, *metrics))
     made: list[Candidate] = []
-    incomplete: dict[str, str] = {}
     for cell in cells:
         key = _key(cell, names)
         missing = [name for name in mix if name not in cell.rows]
@@ -217,7 +218,7 @@ def _cells(sets: Sequence[Records]) -> list[_Cell]:
                 (name, row["provenance"]),
                 _Cell(
                     name, row["target"], _levels(row), int(row["slots"]), _node_count(row),
-                    row["provenance"],
+                    row["provenance"], str(row["target_kind"]),
                 ),
             )  # fmt: skip
             if not row["valid"]:
@@ -226,7 +227,21 @@ def _cells(sets: Sequence[Records]) -> list[_Cell]:
         for row in _rows(valid_trials(records)):
             cell = found[configuration_of(row), row["provenance"]]
             cell.rows.setdefault(row["workload"], (records.root, []))[1].append(row)
-    return [cell for cell in found.values() if cell.rows]
+    return list(found.values())
+
+
+def _without_trial(
+    every: Sequence[_Cell], cells: Sequence[_Cell], names: Sequence[str]
+) -> dict[str, str]:
+    """Return the configurations of which no trial is valid, by name, with the reason."""
+    having = {cell.configuration for cell in cells}
+    return {
+        _key(cell, names): f"none of its {sum(cell.left_out.values())} trials is valid"
+        if sum(cell.left_out.values()) > 1
+        else "its only trial is not valid"
+        for cell in every
+        if cell.configuration not in having
+    }
 
 
 def configuration_of(row: Mapping[str, Any]) -> str:
@@ -320,9 +335,10 @@ def _differing(cells: Sequence[_Cell]) -> list[str]:
 
 
 def _key(cell: _Cell, names: Sequence[str]) -> str:
-    kind = str(next(iter(cell.rows.values()))[1][0]["target_kind"])
     parts = [cell.target]
-    parts += [level_words(n, cell.levels[n], kind, "") for n in names if n in cell.levels]
+    parts += [
+        level_words(n, cell.levels[n], cell.target_kind, "") for n in names if n in cell.levels
+    ]
     parts.append(f"{cell.slots} slot{'s' if cell.slots != 1 else ''}")
     if cell.nodes > 1:
         parts.append(f"{cell.nodes} nodes")
@@ -332,37 +348,63 @@ def _key(cell: _Cell, names: Sequence[str]) -> str:
 # -- numbers --
 
 
-def _pooled_spread(cells: Sequence[_Cell]) -> float | None:
-    """Return the relative standard deviation of rates between repeats, over all measured cells.
+@dataclass(frozen=True)
+class _Spread:
+    """Relative standard deviations between repeats, for cells with one trial."""
 
-    None when some were measured, and none twice.
-    """
+    rate: float
+    power: float
+
+
+def _spreads(cells: Sequence[_Cell]) -> tuple[dict[bool, _Spread], tuple[str, ...]]:
+    """Return the spread of the simulated cells (True) and of the others (False), and a note where
+    it is assumed. Simulated cells without repeats have none."""
+    found: dict[bool, _Spread] = {}
+    notes: tuple[str, ...] = ()
+    for simulated in (True, False):
+        mine = [cell for cell in cells if (cell.provenance == "simulated") == simulated]
+        rate, power = _pooled_spread(mine), _pooled_spread(mine, "mean_power_w")
+        if rate is None and mine and not simulated:
+            notes = (_NOT_REPEATED,)
+        other = 0.0 if simulated else ASSUMED_SPREAD
+        found[simulated] = _Spread(
+            other if rate is None else rate, other if power is None else power
+        )
+    return found, notes
+
+
+def _pooled_spread(cells: Sequence[_Cell], name: str = "") -> float | None:
+    """Return the relative standard deviation of a metric between repeats, over all cells; of the
+    rate if none is named. None when no cell has repeats."""
     squares, freedom = 0.0, 0
-    measured = [cell for cell in cells if cell.provenance != "simulated"]
-    for cell in measured:
+    for cell in cells:
         for _, rows in cell.rows.values():
-            values = [row["metrics"].get(_rate_name(row["metrics"]), math.nan) for row in rows]
+            values = [
+                row["metrics"].get(name or _rate_name(row["metrics"]), math.nan) for row in rows
+            ]
             logs = np.log([value for value in values if value > 0])
             if len(logs) > 1:
                 squares += float(((logs - logs.mean()) ** 2).sum())
                 freedom += len(logs) - 1
-    if freedom:
-        return math.sqrt(squares / freedom)
-    return None if measured else 0.0
+    return math.sqrt(squares / freedom) if freedom else None
 
 
 class _Random:
     """Where draws come from. Cells of one storage share what the model of it does not know."""
 
     def __init__(
-        self, source: np.random.Generator, draws: int, error: float | None, spread: float
+        self,
+        source: np.random.Generator,
+        draws: int,
+        error: float | None,
+        spreads: Mapping[bool, _Spread],
     ) -> None:
         self.source = source
         self.draws = draws
         self.error = error
         """Relative error of simulated rates."""
-        self.spread = spread
-        """Relative standard deviation between repeats, for cells with one."""
+        self.spreads = spreads
+        """Of simulated cells (True), and of others."""
         self._factors: dict[str, Draws] = {}
 
     def model_factor(self, target: str, inventory: Inventory, slots: int) -> Draws:
@@ -399,7 +441,7 @@ def _candidate(
     factor = np.ones(random.draws)
     if simulated:
         factor = random.model_factor(cell.target, inventory, cell.slots)
-    drawn = [_drawn(each, factor, random, 0.0 if simulated else random.spread) for each in evidence]
+    drawn = [_drawn(each, factor, random, random.spreads[simulated]) for each in evidence]
     points = [{name: float(np.nanmean(v)) for name, v in each.values.items()} for each in evidence]
     weights = list(mix.values())
     draws = _combined(drawn, weights)
@@ -418,6 +460,7 @@ def _candidate(
     if rate is not None and "wear_years" in point:
         # Bytes are written as fast as events are processed.
         draws["wear_years"] *= point[rate] / np.maximum(draws[rate], 1e-12)
+    draws.update(_of_power(costs, draws, offers))
     for name, (metric, unit) in PERFORMANCE.items():
         if name in costs.values and metric in draws:
             draws[name] = costs.values["price"] / np.maximum(draws[metric] / unit, 1e-12)
@@ -439,6 +482,16 @@ def _candidate(
     )
 
 
+def _of_power(costs: Costs, draws: Mapping[str, Draws], offers: Offers) -> dict[str, Draws]:
+    """Return draws of what follows from the power of the records: energy, emissions, cost."""
+    if costs.power is None:
+        return {}
+    found = costs.power.values(draws["mean_power_w"], draws.get("idle_power_w"))
+    if "cost" in costs.values:
+        found["cost"] = costs.values["price"] + offers.years * found["electricity_per_year"]
+    return found
+
+
 def _evidence(cell: _Cell, workload: str, needed: frozenset[str]) -> Evidence:
     root, rows = cell.rows[workload]
     names = dict.fromkeys(name for row in rows for name in row["metrics"] if name in needed)
@@ -453,17 +506,18 @@ def _evidence(cell: _Cell, workload: str, needed: frozenset[str]) -> Evidence:
     )
 
 
-def _drawn(evidence: Evidence, factor: Draws, random: _Random, spread: float) -> dict[str, Draws]:
+def _drawn(evidence: Evidence, factor: Draws, random: _Random, spread: _Spread) -> dict[str, Draws]:
     """Return draws of each metric's mean: a multivariate t about the mean of the trials.
 
     One random weight per trial serves all metrics, so that their correlations are kept. With one
-    trial, `spread` is that of rates between repeats.
+    trial, `spread` is that between repeats of other configurations.
     """
     n = len(evidence.trials)
     draws, source = random.draws, random.source
     weights = source.normal(size=(n, draws))
     scale = 1 / np.sqrt(source.chisquare(n - 1, draws) / (n - 1)) if n > 1 else np.ones(draws)
-    common = np.exp(spread * source.normal(size=draws)) if n == 1 else np.ones(draws)
+    common = np.exp(spread.rate * source.normal(size=draws)) if n == 1 else np.ones(draws)
+    power = np.exp(spread.power * source.normal(size=draws)) if n == 1 else np.ones(draws)
     found: dict[str, Draws] = {}
     for name, values in evidence.values.items():
         known = np.array([value for value in values if not math.isnan(value)])
@@ -475,6 +529,8 @@ def _drawn(evidence: Evidence, factor: Draws, random: _Random, spread: float) ->
             drawn = mean + (known - mean) @ weights / math.sqrt(n * (n - 1)) * scale
         fed = [each for each in evidence.values.get("efficiency", ()) if not math.isnan(each)]
         efficiency = float(np.mean(fed)) if fed else math.nan
+        if name == "mean_power_w":
+            drawn = drawn * power
         found[name] = _with_error(name, np.maximum(drawn, 0.0), factor * common, efficiency)
         highest = metric_of(name).highest
         if math.isfinite(highest):
@@ -568,7 +624,12 @@ def _activity(
         throughput_jobs=point.get("throughput_jobs"),
         write_amplification=_write_amplification(cell, mix),
         of_facility=_every_trial_has(cell, mix, "energy_facility_wh_per_job"),
-        with_switches=_every_trial_has(cell, mix, "energy_switch_j_per_job"),
+        with_switches=all(
+            row["energy_basis"] is not None and row["energy_basis"].switches
+            for name in mix
+            for row in cell.rows[name][1]
+        ),
+        has_switches=_every_trial_has(cell, mix, "energy_switch_j_per_job"),
         idle_w=point.get("idle_power_w"),
         held_in_memory=held,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from headrace.decision.candidates import Basis, Candidate, Draws
 from headrace.decision.wishes import Quantity, Wishes, WishLimit
 
 SHOWN_BETTER = 0.95
-"""A configuration is better than another where this share of the draws says so."""
+"""A configuration is better than others where this share of the draws says so of all of them."""
 
 
 @dataclass(frozen=True)
@@ -210,19 +210,36 @@ def _front(candidates: Sequence[Candidate | None], objectives: Sequence[Quantity
 def _with_alike(
     judged: list[JudgedConfiguration], leading: JudgedConfiguration | None, wanted: Quantity
 ) -> list[JudgedConfiguration]:
-    """Mark the configurations within the limits that are not shown worse than the leading one."""
+    """Mark the configurations within the limits that are not shown worse than the leading one.
+
+    Those of other storages are shown worse all together, and so are other numbers of slots of the
+    leading storage: among many, one is the best of a draw by chance alone.
+    """
     if leading is None:
         return judged
     lead = _score_draws(leading.candidate, wanted)
-    return [
-        replace(
-            each,
-            alike=each is not leading
-            and each.within
-            and bool((_score_draws(each.candidate, wanted) < lead).mean() < SHOWN_BETTER),
-        )
-        for each in judged
-    ]
+    ahead = {
+        number: ~(_score_draws(each.candidate, wanted) < lead)
+        for number, each in enumerate(judged)
+        if each is not leading and each.within
+    }
+    alike: set[int] = set()
+    for same in (True, False):
+        mine = {n: one for n, one in ahead.items() if _same_storage(judged[n], leading) == same}
+        alike |= _not_shown_worse(mine)
+    return [replace(each, alike=number in alike) for number, each in enumerate(judged)]
+
+
+def _not_shown_worse(ahead: Mapping[int, npt.NDArray[np.bool_]]) -> set[int]:
+    """Return which are left when as many as possible are behind together in `SHOWN_BETTER` of the
+    draws. `ahead`: the draws in which each is not behind."""
+    order = sorted(ahead, key=lambda number: float(ahead[number].mean()))
+    together: npt.NDArray[np.bool_] | None = None
+    for place, number in enumerate(order):
+        together = ahead[number] if together is None else together | ahead[number]
+        if 1 - together.mean() < SHOWN_BETTER:
+            return set(order[place:])
+    return set()
 
 
 def _runner_up(
@@ -241,7 +258,7 @@ def _same_storage(a: JudgedConfiguration, b: JudgedConfiguration | None) -> bool
 def _excluding(candidates: Sequence[Candidate], wishes: Wishes) -> str:
     """Return which wish excludes every configuration, or which come nearest together."""
     if not candidates:
-        return "no configuration has a valid trial of every workload"
+        return "no configuration has a valid trial of every workload; --mix leaves workloads out"
     for quantity in wishes.quantities:
         if all(value_of(one, quantity) is None for one in candidates):
             why = _why_unknown(candidates[0], quantity, "the trials")

@@ -6,19 +6,21 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from headrace.catalog import entry, names
-from headrace.decision.offers import DriveOffer, MachineOffer, Offer, Offers
+from headrace.decision.bill import PricedPart, bill, lacking, offer_of, without_switches
+from headrace.decision.offers import DriveOffer, MachineOffer, Offers
+from headrace.decision.power import PowerModel
 from headrace.decision.rebuild import (
+    HOURS_PER_YEAR,
     fails_meanwhile,
     group_of,
     losses_per_year,
     rate_per_year,
 )
-from headrace.offers import catalog_entry
 from headrace.raid import drives_of_data
 from headrace.records.inventory import Inventory, InventoryItem, idle_power_w
-
-HOURS_PER_YEAR = 8766.0
 
 PERFORMANCE = {
     "price_per_mb_per_s": ("asked_bytes_per_s", 1e6),
@@ -29,25 +31,11 @@ PERFORMANCE = {
 efficiencies, as in table 4 of worker-node-ssd."""
 
 
-@dataclass(frozen=True)
-class PricedPart:
-    """One line of the bill: equal parts."""
-
-    what: str
-    """`node`, `server`, `drive`, `switch`."""
-    name: str
-    count: int
-    each: float | None
-    """Price of one in the offers' currency; None when no offer names it."""
-    date: str = ""
-    """Of the offer."""
-    of_catalog: bool = False
-    """Whether no offer states the price, so that it is the catalog's."""
-
-    @property
-    def total(self) -> float | None:
-        """Return the price of all; None without an offer."""
-        return None if self.each is None else self.each * self.count
+_COUNTED = {
+    "asked_bytes_per_s": "bytes requested",
+    "events_per_s": "events",
+    "throughput_jobs": "job efficiency",
+}
 
 
 @dataclass(frozen=True)
@@ -69,6 +57,8 @@ class Activity:
     """Bytes that flash wrote per byte written to it; None where the records do not say."""
     with_switches: bool = False
     """Whether the power has that of switches: [site] names them, or a meter covers them."""
+    has_switches: bool = False
+    """Whether the records count switches of their own: [site] names them, or they have a meter."""
     idle_w: float | None = None
     """Idle power by the records, of what `power_w` is of."""
     held_in_memory: bool = False
@@ -86,12 +76,14 @@ class Costs:
     unknown: dict[str, str] = field(default_factory=dict[str, str])
     """Why a quantity is unknown, by name."""
     assumptions: tuple[str, ...] = ()
+    power: PowerModel | None = None
+    """How the values that depend on the power of the records follow from it; None without any."""
 
 
 def costs_of(inventory: Inventory, target: str, activity: Activity, offers: Offers) -> Costs:
     """Return what a configuration costs, holds, draws and wears out."""
     items = _stated(inventory, target, offers)
-    parts = _bill(items, offers)
+    parts = bill(items, offers, has_switches=activity.has_switches)
     values: dict[str, float] = {}
     unknown: dict[str, str] = {}
     notes: list[str] = []
@@ -103,28 +95,22 @@ def costs_of(inventory: Inventory, target: str, activity: Activity, offers: Offe
             values[name] = value
 
     missing = [part for part in parts if part.each is None]
-    lacking = ", ".join(_lacking(part, offers) for part in missing)
+    named = ", ".join(lacking(part, offers) for part in missing)
     priced = sum(part.total or 0.0 for part in parts)
     whole = bool(parts) and not missing
     put("price", priced if whole else None,
-        f"no offer for {lacking}" if missing else "the records name no parts")  # fmt: skip
+        f"no offer for {named}" if missing else "the records name no parts")  # fmt: skip
+    if whole or activity.power_w is not None:
+        of_power = activity.power_w is not None and not activity.with_switches
+        notes += without_switches(items, parts, power_known=of_power)
     put("usable_bytes", _usable(items, target, offers), _why_not_usable(items))
-    put("rack_units", _rack_units(items, offers), "no offer states rack units")
-    _power(items, activity, offers, put, notes)
+    put("rack_units", *_rack_units(parts, offers))
+    power = _power(items, parts, activity, offers, put, notes)
     _wear(items, activity, offers, put, notes)
     _failures(items, offers, put)
     _years(offers, values, unknown)
     _per_performance(activity, values, unknown)
-    return Costs(parts, values, unknown, tuple(dict.fromkeys(notes)))
-
-
-def _lacking(part: PricedPart, offers: Offers) -> str:
-    """Return the name of a part without a price, and which exchange rate would give it one."""
-    named = f"{part.what} {part.name or '(unnamed)'}"
-    known = catalog_entry(part.name) if part.what == "drive" else None
-    if known is None or known.currency in (offers.currency, *offers.rates):
-        return named
-    return f"{named} (the catalog's is in {known.currency}, of which [rates] states no price)"
+    return Costs(parts, values, unknown, tuple(dict.fromkeys(notes)), power)
 
 
 def _stated(inventory: Inventory, target: str, offers: Offers) -> Inventory:
@@ -148,43 +134,6 @@ def _stated(inventory: Inventory, target: str, offers: Offers) -> Inventory:
                 )
             )
     return tuple(items)
-
-
-def _offer(item: InventoryItem, offers: Offers) -> Offer | None:
-    shelf: dict[str, Offer] = dict(getattr(offers, item.part).items())
-    return shelf.get(item.name)
-
-
-def _bill(items: Inventory, offers: Offers) -> tuple[PricedPart, ...]:
-    parts: list[PricedPart] = []
-    for item in items:
-        offer = _offer(item, offers)
-        each = None if offer is None else offers.amount(offer)
-        date = "" if offer is None else offer.date
-        own = isinstance(offer, DriveOffer) and offer.of_catalog
-        parts.append(PricedPart(item.part, item.name, item.count, each, date, own))
-    ports = sum(item.count for item in items if item.part in ("node", "server"))
-    if offers.switch and ports > 1:
-        name, offer = min(
-            offers.switch.items(),
-            key=lambda named: offers.amount(named[1]) * math.ceil(ports / named[1].ports),
-        )
-        count = math.ceil(ports / offer.ports)
-        parts.append(PricedPart("switch", name, count, offers.amount(offer), offer.date))
-    return _together(parts)
-
-
-def _together(parts: Sequence[PricedPart]) -> tuple[PricedPart, ...]:
-    """Return the parts with equal ones in one line."""
-    counts: dict[tuple[str, str], int] = {}
-    for part in parts:
-        counts[part.what, part.name] = counts.get((part.what, part.name), 0) + part.count
-    first = {(part.what, part.name): part for part in reversed(parts)}
-    return tuple(
-        PricedPart(what, name, count, one.each, one.date, one.of_catalog)
-        for (what, name), count in counts.items()
-        for one in (first[what, name],)
-    )
 
 
 def _size(name: str, offers: Offers) -> int | None:
@@ -218,20 +167,31 @@ def _why_not_usable(items: Inventory) -> str:
     return "no drive of known size stores data"
 
 
-def _rack_units(items: Inventory, offers: Offers) -> float | None:
-    offered = [(item, _offer(item, offers)) for item in items if item.part != "drive"]
+def _rack_units(parts: Sequence[PricedPart], offers: Offers) -> tuple[float | None, str]:
+    """Return the rack units of all parts, None with the reason if they are not known. A drive
+    without rack units of its own is in a machine."""
+    offered = [(part, offer_of(part.what, part.name, offers)) for part in parts]
     if not any(offer is not None and offer.rack_units for _, offer in offered):
-        return None
-    return sum(offer.rack_units * item.count for item, offer in offered if offer is not None)
+        return None, "no offer states rack units"
+    missing = [part for part, offer in offered if offer is None and part.what != "drive"]
+    if missing:
+        return None, f"no offer for {', '.join(lacking(part, offers) for part in missing)}"
+    return sum(offer.rack_units * part.count for part, offer in offered if offer is not None), ""
 
 
 Put = Callable[[str, float | None, str], None]
 
 
 def _power(
-    items: Inventory, activity: Activity, offers: Offers, put: Put, notes: list[str]
-) -> None:
-    """Power while jobs run, and energy and emissions per year."""
+    items: Inventory,
+    parts: Sequence[PricedPart],
+    activity: Activity,
+    offers: Offers,
+    put: Put,
+    notes: list[str],
+) -> PowerModel | None:
+    """Put power while jobs run, and energy, emissions and electricity per year; return how they
+    follow from the power of the records, None where the records have none."""
     busy_w = activity.power_w
     if busy_w is None:
         busy_w = _offered_power(items, offers)
@@ -241,45 +201,56 @@ def _power(
         why = "the records have no energy, and the offers no power"
         for name in ("power_w", "energy_wh_per_year", "co2_g_per_year"):
             put(name, None, why)
-        return
-    switches = sum(
-        part.count * offers.switch[part.name].power
-        for part in _bill(items, offers)
-        if part.what == "switch"
+        return None
+    recorded_w = activity.idle_w if activity.power_w is not None else None
+    model = _power_model(items, parts, activity, offers, recorded_w is not None, notes)
+    values = model.values(
+        np.array([busy_w]), None if recorded_w is None else np.array([recorded_w])
     )
-    if activity.with_switches and switches:
+    for name, value in values.items():
+        put(name, float(value[0]), "")
+    if "co2_g_per_year" not in values:
+        put("co2_g_per_year", None, "[electricity] co2 is not given")
+    return None if activity.power_w is None else model
+
+
+def _power_model(
+    items: Inventory,
+    parts: Sequence[PricedPart],
+    activity: Activity,
+    offers: Offers,
+    idle_recorded: bool,
+    notes: list[str],
+) -> PowerModel:
+    """Return how power follows from what is stated, and note what is assumed."""
+    switches_w = sum(
+        part.count * offers.switch[part.name].power
+        for part in parts
+        if part.what == "switch" and part.name in offers.switch
+    )
+    if activity.with_switches and switches_w:
         notes.append("the power of the offered switches is not added: the records have switches")
-        switches = 0.0
+        switches_w = 0.0
     pue = offers.pue or 1.0
     counted = 1.0 if activity.of_facility else pue
     if counted != pue:
         notes.append("the offers' PUE is not applied: the records have the facility's overhead")
-    power_w = busy_w * counted + switches * pue
-    put("power_w", power_w, "")
-    # The records have the idle power of the same parts, with their switches and overhead.
-    recorded = activity.idle_w if activity.power_w is not None else None
     idle_w = idle_power_w(items)
-    if recorded is not None:
-        idle = recorded * counted + switches * pue
-    elif idle_w is not None:
-        idle = (idle_w + switches) * pue
-    else:
-        idle = power_w
-        if offers.busy < 1:
-            notes.append("idle power is unknown: nodes are taken to draw the power of busy ones")
-    mean_w = offers.busy * power_w + (1 - offers.busy) * idle
-    energy_wh = mean_w * HOURS_PER_YEAR
-    put("energy_wh_per_year", energy_wh, "")
-    stated = offers.electricity
-    co2 = None if stated is None or stated.co2 is None else stated.co2 * energy_wh / 1000
-    put("co2_g_per_year", co2, "[electricity] co2 is not given")
+    if not idle_recorded and idle_w is None and offers.busy < 1:
+        notes.append("idle power is unknown: nodes are taken to draw the power of busy ones")
+    return PowerModel(
+        factor=counted,
+        switches_w=switches_w * pue,
+        idle_w=None if idle_w is None else (idle_w + switches_w) * pue,
+        offers=offers,
+    )
 
 
 def _offered_power(items: Inventory, offers: Offers) -> float | None:
     machines = [item for item in items if item.part != "drive"]
     total = 0.0
     for item in machines:
-        offer = _offer(item, offers)
+        offer = offer_of(item.part, item.name, offers)
         if not isinstance(offer, MachineOffer) or offer.power is None:
             return None
         total += offer.power * item.count
@@ -306,13 +277,15 @@ def _wear(items: Inventory, activity: Activity, offers: Offers, put: Put, notes:
     years = math.inf
     machines = {each.host: each.count for each in items if each.part != "drive"}
     total = sum(item.count for item in holding)
-    if any(offer is not None and offer.write_amplification is None for offer in offered):
-        notes.append(
-            "flash writes as much as is written to it, as neither offers nor records say more"
-            if activity.write_amplification is None
-            else f"flash writes {activity.write_amplification:.3g} times what is written to it, by "
-            "the records"
-        )
+    source = "by the records"
+    if activity.write_amplification is None:
+        source = "as neither offers nor records state one"
+    notes += [
+        f"write amplification of drive {item.name}: {activity.write_amplification or 1:.3g}, "
+        f"{source}"
+        for item, offer in zip(holding, offered, strict=True)
+        if offer is not None and offer.write_amplification is None
+    ]
     for item, offer in zip(holding, offered, strict=True):
         if offer is None or offer.endurance is None:
             continue
@@ -402,9 +375,7 @@ def _years(offers: Offers, values: dict[str, float], unknown: dict[str, str]) ->
     elif "energy_wh_per_year" not in values:
         unknown["cost"] = unknown["energy_wh_per_year"]
     else:
-        per_year = values["energy_wh_per_year"] / 1000 * offers.electricity.price
-        values["electricity_per_year"] = per_year
-        values["cost"] = values["price"] + per_year * offers.years
+        values["cost"] = values["price"] + values["electricity_per_year"] * offers.years
 
 
 def _per_performance(activity: Activity, values: dict[str, float], unknown: dict[str, str]) -> None:
@@ -415,6 +386,9 @@ def _per_performance(activity: Activity, values: dict[str, float], unknown: dict
         return
     if usable := values.get("usable_bytes"):
         values["price_per_usable_tb"] = price / (usable / 1e12)
+    else:
+        why = unknown.get("usable_bytes", "no usable capacity")
+        unknown["price_per_usable_tb"] = f"usable capacity is unknown: {why}"
     amounts = {
         "asked_bytes_per_s": activity.requested_bytes_per_s,
         "events_per_s": activity.events_per_s,
@@ -423,3 +397,5 @@ def _per_performance(activity: Activity, values: dict[str, float], unknown: dict
     for name, (metric, unit) in PERFORMANCE.items():
         if amount := amounts[metric]:
             values[name] = price / (amount / unit)
+        else:
+            unknown[name] = f"its trials have no {_COUNTED[metric]}"

@@ -43,7 +43,7 @@ def study_text(
             f"[site.server.nas]\nlink = {_quoted(link)}\n"
         )
     return (
-        f"# A recorded job on {'each of' if nodes > 1 else ''} {nodes} "
+        f"# A recorded job on {'each of ' if nodes > 1 else ''}{nodes} "
         f"node{'s' if nodes > 1 else ''}, in virtual time: headrace simulate THIS\n"
         f"headrace = 1\ntitle = {_quoted(title)}\n\n"
         f"{site}\n{target}\n"

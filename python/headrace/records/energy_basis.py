@@ -18,6 +18,8 @@ class EnergyBasis(msgspec.Struct, frozen=True):
     """`nodes measured, drives modelled; PUE 1.5 stated`."""
     metered: str = ""
     """Boundaries of what meters covered."""
+    switches: bool = False
+    """Whether the energy of the whole has that of switches, alone or with a rack or facility."""
 
 
 def basis_of(energy: Energy) -> EnergyBasis | None:
@@ -26,7 +28,10 @@ def basis_of(energy: Energy) -> EnergyBasis | None:
     if energy.total_j is None and energy.metered_j is None and not known:
         return None
     return EnergyBasis(
-        _boundary(energy), _source(energy, known), ", ".join(energy.metered_boundaries)
+        _boundary(energy),
+        _source(energy, known),
+        ", ".join(energy.metered_boundaries),
+        energy.total_j is not None and ("switch" in known or "switch" in energy.contained),
     )
 
 

@@ -11,7 +11,7 @@ from rich.markup import escape
 from headrace.decision.answer import DecisionAnswer
 from headrace.decision.candidates import SETTINGS_ERROR, Candidate
 from headrace.decision.choose import Choice, JudgedConfiguration
-from headrace.decision.wishes import Quantity, metric_quantity, own_quantity
+from headrace.decision.wishes import Quantity, metric_quantity, own_quantity, own_title
 from headrace.metrics.shown import with_prefix
 from headrace.registry import nearest
 from headrace.report.numbers import (
@@ -51,6 +51,7 @@ _HEADINGS = {
     "price_per_event_per_s": "price/event/s",
     "price_per_throughput": "price/throughput",
 }
+_MASS = ((1e6, "t"), (1e3, "kg"), (1.0, "g"))
 _PLAIN = ("", "y", "1/y", "U", "s", "currency", "share")
 
 
@@ -69,6 +70,9 @@ def amount(value: float | None, quantity: Quantity, currency: str) -> str:
         shown = {"currency": currency, "y": "years", "1/y": "per year"}.get(unit, unit)
         digits = max(3, len(str(int(abs(value)))))
         return f"{number(value, digits)}{NARROW_SPACE if shown else ''}{shown}"
+    if unit == "g":
+        factor, mass = next((each for each in _MASS if abs(value) >= each[0]), _MASS[-1])
+        return f"{number(value / factor, 3)}{NARROW_SPACE}{mass}"
     factor, prefix = next(((f, p) for f, p in _SI if abs(value) >= f), (1.0, ""))
     return f"{number(value / factor, 3)}{NARROW_SPACE}{with_prefix(prefix, unit)}"
 
@@ -117,8 +121,8 @@ def headline(answer: DecisionAnswer) -> str:
         others = [each.candidate.key for each in choice.alike]
         named = "; ".join(others[:3]) + (f"; and {len(others) - 3} more" if len(others) > 3 else "")
         return (
-            f"The data do not tell apart, by {wanted.title}, {lead.key} ({value}) and "
-            f"{plural(len(others), 'other configuration')}: {named}."
+            f"By {wanted.title}, {lead.key} ({value}) and "
+            f"{plural(len(others), 'other configuration')} cannot be told apart: {named}."
         )
     within = " within the limits" if choice.wishes.limits else ""
     return (
@@ -144,7 +148,7 @@ def reasons(answer: DecisionAnswer) -> list[str]:
             found += _cheapest(answer)
     if len(choice.alike_slots) > 1:
         slots = ", ".join(str(each) for each in choice.alike_slots)
-        found.append(f"The data do not tell its numbers of slots apart: {slots}.")
+        found.append(f"Of its numbers of slots, these cannot be told apart: {slots}.")
     if choice.runner_up is not None:
         second = choice.runner_up
         value = amount(second.candidate.points.get(wanted.name), wanted, currency)
@@ -192,6 +196,36 @@ def basis_sentences(answer: DecisionAnswer) -> list[str]:
     """Return the trials and assumptions that the answer is based on."""
     found = basis_sentences_of(answer.choice, answer.offers.currency)
     return found + _mistaken_offers(answer)
+
+
+def unknown_sentences(answer: DecisionAnswer, *, every: bool = False) -> list[str]:
+    """Return a sentence for each reason why the price, or a quantity that was requested, is not
+    known of some configurations. `every`: of all other quantities, too."""
+    wishes, judged = answer.choice.wishes, answer.choice.judged
+    requested = [*wishes.quantities, *wishes.shown, own_quantity("price")]
+    wanted = {quantity.name: quantity.title for quantity in requested}
+    for quantity in wishes.quantities:
+        # The headline says so already.
+        if answer.choice.excluding.startswith(f"{quantity.title} is unknown"):
+            del wanted[quantity.name]
+    if every:
+        names = (name for each in judged for name in each.candidate.costs.unknown)
+        wanted |= {name: own_title(name) for name in names}
+    titles: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for name, title in wanted.items():
+        keys: dict[str, list[str]] = {}
+        for each in judged:
+            if name not in each.candidate.points:
+                why = each.candidate.costs.unknown.get(name, "its trials have none")
+                keys.setdefault(why, []).append(each.candidate.key)
+        for why, named in keys.items():
+            titles.setdefault((why, tuple(named)), []).append(title)
+    found: list[str] = []
+    for (why, named), what in titles.items():
+        of = "; ".join(named[:2]) + (f"; and {len(named) - 2} more" if named[2:] else "")
+        of = "every configuration" if len(named) == len(judged) else of
+        found.append(f"Unknown: {', '.join(what)} of {of}: {why}.")
+    return found
 
 
 def _mistaken_offers(answer: DecisionAnswer) -> list[str]:
@@ -245,8 +279,8 @@ def basis_sentences_of(choice: Choice, currency: str) -> list[str]:
         }[basis.model_error_source or "assumed"]
         own = percent(min(basis.model_error, SETTINGS_ERROR))
         found.append(
-            f"Simulated rates are taken to be off by {percent(basis.model_error)}, {how}; settings "
-            f"of one storage with the same slots differ by {own} more or less than simulated."
+            f"Simulated rates are taken to be off by {percent(basis.model_error)}, {how}; those of "
+            f"settings of one storage with the same slots, against each other, by {own}."
         )
     found += [note[:1].upper() + note[1:] + "." for note in basis.notes]
     for key, why in basis.incomplete.items():
@@ -305,7 +339,7 @@ def print_answer(answer: DecisionAnswer, console: Console) -> None:
         if any(each.pareto for each in answer.choice.judged):
             say("* on the Pareto front", "dim")
     console.print()
-    for sentence in basis_sentences(answer):
+    for sentence in [*basis_sentences(answer), *unknown_sentences(answer)]:
         say(sentence)
 
 

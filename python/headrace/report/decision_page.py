@@ -12,7 +12,7 @@ from urllib.parse import quote
 from headrace.decision.answer import DecisionAnswer
 from headrace.decision.candidates import Candidate
 from headrace.decision.choose import JudgedConfiguration
-from headrace.decision.wishes import Quantity, own_quantity, own_title
+from headrace.decision.wishes import Quantity, own_quantity
 from headrace.errors import MissingError
 from headrace.palette import CURVE_COLOURS, GREY
 from headrace.report.decision import (
@@ -23,6 +23,7 @@ from headrace.report.decision import (
     interval,
     reasons,
     status_of,
+    unknown_sentences,
 )
 from headrace.report.html import environment
 from headrace.report.numbers import probability
@@ -97,7 +98,7 @@ def render(answer: DecisionAnswer, folder: Path) -> str:
             parts=[] if lead is None else _parts(lead, currency),
             parts_of="" if lead is None else lead.key,
             basis=basis_sentences(answer),
-            unknown=_unknown(answer),
+            unknown=unknown_sentences(answer, every=True),
             trials_folder="trials",
         )
     )
@@ -185,25 +186,12 @@ def _parts(candidate: Candidate, currency: str) -> list[dict[str, object]]:
         {
             "what": part.what,
             "name": part.name or "(not named by the record)",
-            "count": part.count,
+            "count": part.count or "–",
             "each": amount(part.each, price, currency),
             "total": amount(part.total, price, currency),
             "date": part.date or "no offer",
         }
         for part in candidate.costs.parts
-    ]
-
-
-def _unknown(answer: DecisionAnswer) -> list[str]:
-    """Return what is unknown of every configuration, with the reason."""
-    judged = answer.choice.judged
-    if not judged:
-        return []
-    names = dict.fromkeys(name for each in judged for name in each.candidate.costs.unknown)
-    return [
-        f"{own_title(name)}: {judged[0].candidate.costs.unknown[name]}"
-        for name in names
-        if all(name in each.candidate.costs.unknown for each in judged)
     ]
 
 

@@ -58,7 +58,8 @@ def remarks(gate: Gate) -> list[str]:
         (gate.comparison.only_b, "the results"),
     ):
         if cells:
-            found.append(f"{wording.plural(len(cells), 'cell')} only in {place}: {cells[0]} …")
+            named = "; ".join(cells[:3]) + ("; …" if cells[3:] else "")
+            found.append(f"{wording.plural(len(cells), 'cell')} only in {place}: {named}.")
     if gate.count("undecided"):
         found.append(
             "Undecided: the worse end of the interval is beyond the tolerance, or there is only "

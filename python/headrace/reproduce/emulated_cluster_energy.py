@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from headrace.report.wording import plural
 from headrace.reproduce.published import Published
 from headrace.reproduce.small_study import (
     JudgedClaim,
@@ -70,7 +71,7 @@ def rows(simulated: SmallCells, emulated: SmallCells, published: Published) -> l
                     )
         for window in WINDOW_SIZES:
             for slots in SLOTS:
-                label = f"{drive}, ext4, mq-deadline, read-ahead {window}, {slots} slots"
+                label = f"{drive}, ext4, mq-deadline, read-ahead {window}, {plural(slots, 'slot')}"
                 found.append(
                     SmallStudyRow(
                         "read-ahead",

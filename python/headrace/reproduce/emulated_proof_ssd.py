@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.report.wording import plural
 from headrace.reproduce.published import Published
 from headrace.reproduce.small_study import (
     JudgedClaim,
@@ -43,7 +44,7 @@ def rows(simulated: SmallCells, emulated: SmallCells, published: Published) -> l
             found += [
                 SmallStudyRow(
                     id,
-                    f"{drive}, {slots} workers",
+                    f"{drive}, {plural(slots, 'worker')}",
                     "MB/s",
                     given.get((drive, slots), ""),
                     s[slots],
@@ -129,7 +130,7 @@ def _on_raid(pairs: _Pairs) -> list[JudgedClaim]:
                 max(_ratio(rates, "hdd-raid0-3", "hdd", slots) for slots in (2, 3)) >= 1.25
             ),
             lambda rates: ", ".join(
-                f"{slots} workers {_ratio(rates, 'hdd-raid0-3', 'hdd', slots):.2f} times"
+                f"{plural(slots, 'worker')} {_ratio(rates, 'hdd-raid0-3', 'hdd', slots):.2f} times"
                 for slots in (2, 3)
             ),
             *pairs.two("analysis", "hdd-raid0-3", "hdd", (2, 3)),
@@ -148,7 +149,8 @@ def _on_raid(pairs: _Pairs) -> list[JudgedClaim]:
                 abs(_ratio(rates, "ssd-raid0-2", "ssd", slots) - 1) < 0.2 for slots in (1, 2, 3)
             ),
             lambda rates: ", ".join(
-                f"{slots} workers {format_change(_ratio(rates, 'ssd-raid0-2', 'ssd', slots) - 1)}"
+                f"{plural(slots, 'worker')} "
+                f"{format_change(_ratio(rates, 'ssd-raid0-2', 'ssd', slots) - 1)}"
                 for slots in (1, 2, 3)
             ),
             *pairs.two("scan", "ssd-raid0-2", "ssd", (1, 2, 3)),

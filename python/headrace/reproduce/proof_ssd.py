@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.report.wording import plural
 from headrace.reproduce.cells import ObtainedCells
 from headrace.reproduce.published import (
     Finding,
@@ -91,7 +92,7 @@ def numbers(cells: ObtainedCells, published: Published) -> list[Number]:
                     id,
                     row,
                     "analysis_rate_mb_s",
-                    f"{drive}, {workers} workers",
+                    f"{drive}, {plural(workers, 'worker')}",
                     "MB/s",
                     f"{relation} {given:g}",
                     obtained,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.catalog import entry
+from headrace.report.wording import plural
 from headrace.reproduce.cells import ObtainedCell, ObtainedCells
 from headrace.reproduce.published import Finding, Number, Published
 from headrace.reproduce.study import Figure, FreeParameter, Judge, Series, StudyModule
@@ -112,7 +113,7 @@ def numbers(cells: ObtainedCells, published: Published) -> list[Number]:
         table = published.tables[id]
         for index in range(len(table.rows)):
             row = table.row(index)
-            label = f"{row['storage']}, {row['jobs']} jobs on {row['node']}"
+            label = f"{row['storage']}, {plural(row['jobs'], 'job')} on {row['node']}"
             obtained = of(cells, row["storage"], row["node"], row["jobs"])
             found.append(
                 table.compared(index, "mean_job_efficiency", label, "", obtained, points=True)
