@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -101,6 +102,16 @@ class InterruptedRunError(HeadraceError):
 
 class CannotRecordError(HeadraceError):
     """Records cannot be written; the run cannot go on."""
+
+
+def all_of(errors: Sequence[HeadraceError]) -> HeadraceError:
+    """Return one error that says what at least one other says; the first one's remedies first."""
+    if len(errors) == 1:
+        return errors[0]
+    hints = dict.fromkeys(error.hint for error in errors if error.hint)
+    return HeadraceError(
+        "; ".join(error.message for error in errors), hint="; ".join(hints) or None
+    )
 
 
 def system_words(error: OSError) -> str:

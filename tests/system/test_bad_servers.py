@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -110,6 +111,46 @@ def test_an_address_that_refuses(kind: str, tmp_path: Path) -> None:
     assert wanted in said, said
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("xrootd", "no answer within 1 s .does it speak another protocol, or is it a redirector"),
+        ("hdfs", "the server does not answer within 1 s"),
+    ],
+)
+def test_an_address_that_says_nothing(
+    kind: str, said: str, context: TargetContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message was of a program that did not end, named env or python."""
+    monkeypatch.setattr(f"headrace.targets.{kind}._FIRST_ANSWER_S", 1.0, raising=False)
+    monkeypatch.setattr("headrace.targets.remote_url._TRY_PATIENCE_S", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(HeadraceError, match=said) as caught:
+            made(kind, address=address, path="/store").prepare(context)
+    assert "address" in (caught.value.hint or "")
+
+
+def test_a_copy_to_an_xrootd_server_does_not_wait_for_half_an_hour(
+    context: TargetContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """XRootD's client gives up a request after 1800 s, by its own default."""
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    for name, does in (
+        ("xrdfs", "exit 0"),
+        ("xrdcp", 'echo "[3005] after $XRD_REQUESTTIMEOUT s" >&2; exit 1'),
+    ):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "a.root").write_bytes(b"events")
+    target = made("xrootd", address="127.0.0.1:1", path="/store/me")
+    target.prepare(context)
+    said = r"target store: a\.root cannot be copied to 127\.0\.0\.1:1: \[3005\] after 60 s"
+    with pytest.raises(HeadraceError, match=said) as caught:
+        target.upload([tmp_path / "a.root"], "folder", context, lambda _: None)
+    assert "may this user write to /store/me there" in (caught.value.hint or "")
+
+
 def test_a_client_that_fails_is_dead_before_its_mount_is_undone(tmp_path: Path) -> None:
     """Else it could mount after that, and leave a dead mount."""
     (tmp_path / "mount").mkdir()
@@ -184,7 +225,7 @@ def test_wrong_credentials_are_said_in_the_servers_words(tmp_path: Path) -> None
     assert code == 5
     assert "s3://bucket: " in said
     assert "signature" in said.lower() or "forbidden" in said.lower()
-    assert "look at endpoint, bucket, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in said
+    assert "look at endpoint, bucket, region, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in said
 
 
 @pytest.mark.parametrize(("kind", "port"), [("nfs", 2049), ("s3", 7070), ("xrootd", 1094)])

@@ -5,8 +5,10 @@ Credentials and addresses that are wrong.
 
 from __future__ import annotations
 
+import os
 import ssl
 import subprocess
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,10 +21,14 @@ from headrace.datasets.store import materialise
 from headrace.errors import HeadraceError
 from headrace.protocols import filesystem_of
 from headrace.system.cluster import call_inside
+from headrace.system.own_programs import own_program
+from headrace.system.owned import OURS
+from headrace.system.waiting import wait_until
 from headrace.targets import TargetContext
 from headrace.targets.s3 import S3Options
 from headrace.workloads import JobInput
 from headrace.workloads.scan import Scan, ScanOptions
+from ports import free_port
 from served_targets import assert_gone, fault, made, standing
 
 pytestmark = pytest.mark.usefixtures("needs_root")
@@ -161,3 +167,61 @@ def test_options() -> None:
         S3Options.model_validate({"endpoint": "https://s3.example.org"})
     with pytest.raises(ValueError, match="endpoint"):
         S3Options.model_validate({"address": "s3.example.org"})
+
+
+WRITES = """
+headrace = 1
+title = "killed while it writes"
+[target.store]
+kind = "s3"
+endpoint = "{endpoint}"
+bucket = "bucket"
+[workload.w]
+kind = "sequential"
+mode = "write"
+file_size = "4 GiB"
+[plan]
+repeats = {{ min = 1 }}
+[run]
+shortest = 0
+"""
+
+
+def test_what_a_killed_run_wrote_to_a_store_of_somebody_else_is_undone(tmp_path: Path) -> None:
+    """Its folder and the parts of its upload stayed in the bucket, and undo said nothing of it."""
+    root = tmp_path / "root"
+    theirs = root / "bucket" / OURS / "note.txt"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("somebody else's")
+    port = free_port()
+    environment = {
+        **os.environ,
+        "HEADRACE_JOURNAL_DIR": str(tmp_path / "journal"),
+        "AWS_ACCESS_KEY_ID": "admin",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "ROOT_ACCESS_KEY": "admin",
+        "ROOT_SECRET_KEY": "secret",
+    }
+    gateway = [str(own_program("versitygw")), "--port", f"127.0.0.1:{port}", "--quiet", "posix"]
+    study = tmp_path / "study.toml"
+    study.write_text(WRITES.format(endpoint=f"http://127.0.0.1:{port}"))
+    headrace = [sys.executable, "-c", "from headrace.cli import main; main()"]
+
+    def written() -> list[Path]:
+        return [each for each in (root / "bucket").rglob("*") if each.is_file() and each != theirs]
+
+    with subprocess.Popen([*gateway, str(root)], env=environment) as server:
+        try:
+            command = [*headrace, "run", str(study), "--results", str(tmp_path / "results")]
+            with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as run:
+                assert wait_until(written, 60.0, 0.1), "nothing was written"
+                run.kill()
+            undo = subprocess.run(
+                [*headrace, "undo"], env=environment, capture_output=True, text=True, check=False
+            )
+            assert undo.returncode == 0, undo.stdout + undo.stderr
+            assert f"folder s3://bucket/{OURS}/jobs-" in " ".join(undo.stdout.split())
+            assert written() == []
+            assert theirs.read_text() == "somebody else's"
+        finally:
+            server.kill()

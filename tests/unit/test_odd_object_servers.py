@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -12,11 +14,15 @@ import pytest
 
 from headrace.errors import HeadraceError
 from headrace.jobs import JobInput
+from headrace.protocols import PATIENCE
+from headrace.readers.counted_source import counted_source
+from headrace.readers.counts import ReadCounts
 from headrace.readers.uproot_reader import readable
 from headrace.workloads.fio.streaming import Stream
 
 OBJECT = bytes(range(256)) * 256
 RECORD = 16 << 10
+PAGE = b"<html>Forbidden by a proxy</html>"
 
 
 class Store(BaseHTTPRequestHandler):
@@ -24,36 +30,73 @@ class Store(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     heeds_ranges: ClassVar[bool] = True
+    answers: ClassVar[str] = "whole"
+    ended: ClassVar[threading.Event]
+    requests: ClassVar[list[str]]
 
     def do_GET(self) -> None:
+        self.requests.append(self.path)
+        if self.answers == "nothing":
+            self.ended.wait()
+        elif self.answers.startswith("http"):
+            self._send_head(307, 0, Location=f"{self.answers}{self.path}")
+        elif self.answers == "denied":
+            self._send_head(403, len(PAGE))
+            self.wfile.write(PAGE)
+        else:
+            self._send_object()
+
+    def _send_head(self, status: int, size: int, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(size))
+        self.end_headers()
+
+    def _send_object(self) -> None:
         first, last = 0, len(OBJECT) - 1
         if self.heeds_ranges and (asked := self.headers.get("Range")):
             first, last = (int(each) for each in asked.removeprefix("bytes=").split("-"))
         body = OBJECT[first : last + 1]
-        self.send_response(206 if len(body) < len(OBJECT) else 200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self._send_head(206 if len(body) < len(OBJECT) else 200, len(body))
+        if self.answers == "half":
+            self.wfile.write(body[: len(body) // 2])
+            self.wfile.flush()
+            self.ended.wait()
+        else:
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
 
 
-@pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Store]]:
+@contextmanager
+def serving() -> Generator[tuple[type[Store], str]]:
+    """Yield a store and its URL."""
+
     class Own(Store):
-        pass
+        ended = threading.Event()
+        requests: ClassVar[list[str]] = []
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Own)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.server_port}")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    yield Own
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield Own, f"http://127.0.0.1:{server.server_port}"
+    finally:
+        Own.ended.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Store]]:
+    with serving() as (own, url):
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        yield own
 
 
 def streamed(place: Path) -> int:
@@ -71,6 +114,60 @@ def test_a_server_that_ignores_ranges(store: type[Store], tmp_path: Path) -> Non
     store.heeds_ranges = False
     with pytest.raises(HeadraceError, match=f"sent {len(OBJECT)} bytes for a request of {RECORD}"):
         streamed(tmp_path)
+
+
+def fetched(*ranges: tuple[int, int]) -> None:
+    """Fetch ranges of an object as a reader of events does."""
+    url = "s3://bucket/events.root"
+    source = counted_source(url, "pread", ReadCounts())(url)
+    source.chunk(0, 400)
+    source.chunks(list(ranges), queue.Queue())
+
+
+def test_neighbouring_ranges_of_a_server_that_ignores_them(store: type[Store]) -> None:
+    """They are fetched by one request, and were cut out of the beginning of the object."""
+    fetched((1000, 1100), (1100, 1200))
+    store.heeds_ranges = False
+    with pytest.raises(HeadraceError, match=r"s3://bucket/events\.root.*it ignores ranges"):
+        fetched((1000, 1100), (1100, 1200))
+
+
+def test_a_silent_server_is_given_up_after_five_attempts(
+    store: type[Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read made 50: with the patience of 60 s it took 50 minutes."""
+    monkeypatch.setenv(PATIENCE, "0.2")
+    store.answers = "nothing"
+    said = r"cannot be read: no answer from http://\S+ in 5 attempts of 0\.2"
+    with pytest.raises(HeadraceError, match=said):
+        fetched((0, 100))
+    assert len(store.requests) == 5
+
+
+def test_an_answer_that_stops_half_way(
+    store: type[Store], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(PATIENCE, "0.2")
+    store.answers = "half"
+    with pytest.raises(HeadraceError, match=r"cannot be read: no answer in time"):
+        fetched((0, 100))
+    with pytest.raises(HeadraceError, match=r"data: no answer in time: Read timeout"):
+        streamed(tmp_path)
+
+
+def test_a_redirect_to_a_server_that_denies_access(store: type[Store]) -> None:
+    """It was shown as wrong credentials: a signature is not sent to another server."""
+    with serving() as (other, url):
+        other.answers, store.answers = "denied", url
+        said = rf"redirects to {url}, which answers with HTTP status 403: name that server"
+        with pytest.raises(HeadraceError, match=said):
+            fetched((0, 100))
+
+
+def test_a_refusal_without_an_error_of_s3(store: type[Store]) -> None:
+    store.answers = "denied"
+    with pytest.raises(HeadraceError, match=r"HTTP status 403 Forbidden"):
+        fetched((0, 100))
 
 
 def test_an_error_of_the_server_is_no_damage() -> None:

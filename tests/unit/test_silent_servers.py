@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from headrace import launchers
 from headrace.errors import HeadraceError
 from headrace.launchers import NodesWanted, ssh
 from headrace.launchers.remote.ssh_client import MARK
+from headrace.launchers.remote.survey import survey
 from headrace.system import batch_jobs
 from headrace.system.cluster import NodeSettings
 
@@ -69,3 +71,44 @@ def test_a_host_whose_python_hangs_is_not_waited_for_without_end(
     wanted = NodesWanted((NodeSettings("node-0"),), address="alpha", python="/usr/bin/python3")
     found = launchers.kinds()["ssh"].check(wanted)
     assert found is not None and "node-0 (alpha) does not answer within" in found[0], found
+
+
+def test_silent_hosts_are_waited_for_together(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Each was waited for a minute of its own, after one for all."""
+    monkeypatch.setenv("HEADRACE_JOURNAL_DIR", str(tmp_path / "journal"))
+    monkeypatch.setattr(ssh, "_START_S", 2.0)
+    # Each host notes that it was tried, and dies in time or waits.
+    tries = f'echo "$*" >> {tmp_path}/tries; case "$*" in *refuses*) echo no >&2; exit 1;; esac'
+    put(programs, "ssh", f"#!/bin/sh\n{tries}\nexec sleep 600\n")
+    begun_s = time.monotonic()
+    nodes, failures = survey("ssh://a,b,c,refuses,e,f,g,h", None, "/usr/bin/python3")
+    assert time.monotonic() - begun_s < 4 * 2.0
+    assert nodes == []
+    assert len((tmp_path / "tries").read_text().splitlines()) == 8
+    silent = ["node-0 (a)", "node-1 (b)", "node-2 (c)", *(f"node-{n} ({h})" for n, h in LAST)]
+    assert {error.message for error in failures} == {
+        "node-3 (refuses) does not start: no",
+        *(f"{each} does not answer within 2 s" for each in silent),
+    }
+
+
+LAST = ((4, "e"), (5, "f"), (6, "g"), (7, "h"))
+
+
+def test_every_bad_host_is_named_before_a_study_starts(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the first one was: each correction showed the next."""
+    monkeypatch.setattr(ssh, "_START_S", 5.0)
+    said = 'case "$*" in *alpha*) echo refused >&2;; *) echo busy >&2;; esac; exit 255'
+    put(programs, "ssh", f"#!/bin/sh\n{said}\n")
+    nodes = tuple(NodeSettings(f"node-{number}") for number in range(3))
+    wanted = NodesWanted(nodes, address="alpha,beta,gamma", python="/usr/bin/python3")
+    found = launchers.kinds()["ssh"].check(wanted)
+    assert found == (
+        "node-0 (alpha) does not start: refused; node-1 (beta) does not start: busy; "
+        "node-2 (gamma) does not start: busy",
+        "try ssh alpha; try ssh beta; try ssh gamma",
+    )

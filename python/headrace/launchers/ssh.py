@@ -14,14 +14,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 from typing_extensions import override
 
-from headrace.errors import HeadraceError, MissingError
+from headrace.errors import HeadraceError, MissingError, all_of
 from headrace.launchers import NodesWanted
 from headrace.launchers.remote.beats import SILENCE_S
 from headrace.launchers.remote.connection import NodeConnection, Streams
@@ -76,16 +75,18 @@ class Ssh(RemoteLauncher):
         return len(parse_hosts(address))
 
     @override
-    @classmethod
-    def one_by_one(cls, wanted: NodesWanted) -> list[NodesWanted]:
-        return [
-            replace(wanted, clients=(node,), address=host.text)
-            for node, host in zip(wanted.clients, parse_hosts(wanted.address), strict=False)
-        ]
+    @contextmanager
+    def connect(self, journal: Journal, wanted: NodesWanted) -> Generator[list[NodeConnection]]:
+        with self.connect_each(journal, wanted) as (connections, failures):
+            if failures:
+                raise all_of(failures)
+            yield connections
 
     @override
     @contextmanager
-    def connect(self, journal: Journal, wanted: NodesWanted) -> Generator[list[NodeConnection]]:
+    def connect_each(
+        self, journal: Journal, wanted: NodesWanted
+    ) -> Generator[tuple[list[NodeConnection], list[HeadraceError]]]:
         names = [node.name for node in wanted.clients]
         hosts, python = _hosts_of(names, wanted.address), _python_of(wanted)
         place, entry = work_directory(journal)
@@ -97,22 +98,23 @@ class Ssh(RemoteLauncher):
                 for name, host in zip(names, hosts, strict=True)
             ]
             found = [stack.enter_context(start()) for start in starts]
-            for session in found:
-                session.wait()
+            failures = _wait_for(found)
             connections = [
                 NodeConnection(session.name, session.sock, session.end, partial(_again, start))
                 for session, start in zip(found, starts, strict=True)
+                if session.name not in failures
             ]
             for connection in connections:
                 stack.callback(connection.close)
-            yield connections
+            yield connections, list(failures.values())
 
 
 def _again(start: Callable[[], _Session]) -> Streams:
     """Return the streams of another process on a host. Raises HeadraceError."""
     with ExitStack() as stack:
         session = stack.enter_context(start())
-        session.wait()
+        for failure_of_it in _wait_for([session]).values():
+            raise failure_of_it
         stack.pop_all()
     return session.sock, session.end
 
@@ -140,20 +142,50 @@ def _problem_of(wanted: NodesWanted) -> tuple[str, str] | None:
         with tempfile.TemporaryDirectory(prefix="headrace-") as place, ExitStack() as stack:
             found = [
                 stack.enter_context(
-                    _Session(name, host, python, _VERSION, Path(place) / f"{name}.log")
+                    _Session(name, host, python, _VERSION, Path(place) / f"{name}.log", whole=True)
                 )
                 for name, host in zip(names, hosts, strict=True)
             ]
+            failures = _wait_for(found)
             for session in found:
-                session.wait()
-                check_version(f"{session.name} ({session.host.text})", session.rest())
+                if session.name not in failures:
+                    try:
+                        check_version(f"{session.name} ({session.host.text})", session.said)
+                    except HeadraceError as error:
+                        failures[session.name] = error
+            if failures:
+                raise all_of([failures[name] for name in names if name in failures])
     except HeadraceError as error:
         return error.message, error.hint or ""
     return None
 
 
+def _wait_for(sessions: Sequence[_Session]) -> dict[str, HeadraceError]:
+    """Wait for sessions until each has said what it is waited for, all at once.
+
+    Return why others have not, by name of the node.
+    """
+    failures: dict[str, HeadraceError] = {}
+    waiting = list(sessions)
+    for left_s in remaining(_START_S):
+        if not waiting:
+            return failures
+        ready = select.select([each.sock for each in waiting], [], [], left_s)[0]
+        for session in [each for each in waiting if each.sock in ready]:
+            try:
+                if session.has_said():
+                    waiting.remove(session)
+            except HeadraceError as error:
+                failures[session.name] = error
+                waiting.remove(session)
+    return failures | {each.name: each.slow() for each in waiting}
+
+
 class _Session:
-    """A command on a host: started at once, and waited for until it has written its mark."""
+    """A command on a host: started at once, and waited for until it has written its mark.
+
+    With `whole`, until it has ended.
+    """
 
     def __init__(
         self,
@@ -163,6 +195,7 @@ class _Session:
         code: str,
         log: Path,
         silence_s: float = SILENCE_S,
+        whole: bool = False,
     ) -> None:
         ssh = shutil.which("ssh")
         if ssh is None:
@@ -171,36 +204,37 @@ class _Session:
         self.host = host
         self._python = python
         self._log = log
+        self._whole = whole
+        self._marked = False
+        self._last = b""
         self.sock, self._process = started(name, command(ssh, host, python, code, silence_s), log)
 
-    def wait(self) -> None:
-        """Read up to the mark. Raises HeadraceError that says why there is none."""
-        last = b""
-        for left_s in remaining(_START_S):
-            if not select.select([self.sock], [], [], left_s)[0]:
-                break
-            byte = self._read(1)  # one by one: what follows the mark is the node's
-            if not byte:
-                self.end()
-                said = said_in(self._log)
-                raise failure(self.name, self.host, self._python, said, version("headrace"))
-            last = last[-len(MARK) :] + byte
-            if last.endswith(MARK):
-                return
-        raise self._slow()
+    def has_said(self) -> bool:
+        """Read a piece, when there is one; return whether that was the last to wait for.
 
-    def rest(self) -> str:
-        """Return what else a short command writes. Raises HeadraceError if it does not end."""
-        found = b""
-        for left_s in remaining(_START_S):
-            if not select.select([self.sock], [], [], left_s)[0]:
-                break
-            if not (data := self._read(4096)):
-                return found.decode(errors="replace").strip()
-            found += data
-        raise self._slow()
+        Raises HeadraceError that says why there is no mark.
+        """
+        if self._marked:
+            piece = self._read(4096)
+            self._last += piece
+            return not piece
+        byte = self._read(1)  # one by one: what follows the mark is the node's
+        if not byte:
+            self.end()
+            said = said_in(self._log)
+            raise failure(self.name, self.host, self._python, said, version("headrace"))
+        self._last = self._last[-len(MARK) :] + byte
+        if self._last.endswith(MARK):
+            self._marked, self._last = True, b""
+        return self._marked and not self._whole
 
-    def _slow(self) -> HeadraceError:
+    @property
+    def said(self) -> str:
+        """What a short command wrote after its mark."""
+        return self._last.decode(errors="replace").strip()
+
+    def slow(self) -> HeadraceError:
+        """Return the error of a host that has not answered in time."""
         return HeadraceError(
             f"{self.name} ({self.host.text}) does not answer within {_START_S:.0f} s",
             hint=f"try ssh {self.host.name}",

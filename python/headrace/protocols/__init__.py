@@ -52,6 +52,12 @@ class UrlProtocol:
         """
         return None
 
+    def drop_unfinished(self, url: str) -> None:
+        """Remove what clients that were killed had begun to write below a folder and nobody sees.
+
+        Raises OSError and the client's exceptions.
+        """
+
     def load(self) -> None:
         """Import the client library, without connecting to a server."""
 

@@ -37,12 +37,17 @@ class S3Protocol(UrlProtocol):
 
     @override
     def options(self) -> dict[str, Any]:
+        try:
+            from headrace.protocols.s3_session import ObjectRequests
+        except ImportError:
+            return {}  # said when a file is opened
         wait_s = patience_s()
         return {
             "endpoint_url": os.environ.get("AWS_ENDPOINT_URL_S3")
             or os.environ.get("AWS_ENDPOINT_URL"),
             "client_kwargs": {"region_name": os.environ.get("AWS_REGION", "us-east-1")},
             "config_kwargs": {
+                "http_session_cls": ObjectRequests,
                 "connect_timeout": min(_CONNECT_PATIENCE_S, wait_s),
                 "read_timeout": wait_s,
                 "retries": {"max_attempts": 1},
@@ -63,6 +68,21 @@ class S3Protocol(UrlProtocol):
         """Return the bucket as the first part of the path."""
         split = urlsplit(url)
         return "s3://", f"/{split.netloc}{split.path}"
+
+    @override
+    def drop_unfinished(self, url: str) -> None:
+        filesystem, path = filesystem_of(url)
+        bucket, _, folder = path.strip("/").partition("/")
+        if not folder:
+            return  # uploads of others
+        prefix = f"{folder}/"
+        found = filesystem.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix)
+        for upload in found.get("Uploads", []):
+            key = str(upload["Key"])
+            if key.startswith(prefix):  # also where the server does not heed the prefix
+                filesystem.call_s3(
+                    "abort_multipart_upload", Bucket=bucket, Key=key, UploadId=upload["UploadId"]
+                )
 
     @override
     def client(self) -> type[RemoteStorage]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import queue
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +17,9 @@ import uproot.source.file
 import uproot.source.fsspec
 from uproot.source.chunk import Chunk
 
+from headrace.errors import HeadraceError
 from headrace.protocols import protocol_of
+from headrace.protocols.causes import cause_of
 from headrace.protocols.storage import RangeFile
 from headrace.readers.counts import ReadCounts
 from headrace.readers.range_source import RangeSource
@@ -109,7 +112,8 @@ class _ClientSource(RangeSource):
     opener: Callable[[str], RangeFile]
 
     def _open(self) -> None:
-        self._file: RangeFile | None = self.opener(self._file_path)
+        with received(self._file_path):
+            self._file: RangeFile | None = self.opener(self._file_path)
         self._num_bytes = self._file.size
 
     def _read(self, start: int, stop: int) -> Any:
@@ -118,7 +122,8 @@ class _ClientSource(RangeSource):
         if stop > self._num_bytes:
             raise self._truncated(start, stop)
         begun = time.perf_counter()
-        data = self._file.read_range(start, stop)
+        with received(self._file_path):
+            data = self._file.read_range(start, stop)
         self.counts.add(self._file_path, start, stop, 1, time.perf_counter() - begun)
         return np.frombuffer(data, np.uint8)
 
@@ -134,6 +139,23 @@ class _ClientSource(RangeSource):
         self._file = None
 
 
+@contextmanager
+def received(url: str) -> Generator[None]:
+    """Turn a failure of a protocol's client into a HeadraceError with what the client says.
+
+    What fails here is the server or the network: the file is not damaged.
+    """
+    try:
+        yield
+    except (HeadraceError, FileNotFoundError, MemoryError):
+        raise
+    except PermissionError as error:
+        raise HeadraceError(f"{url}: no permission to read it: {cause_of(error)}") from error
+    except Exception as error:
+        # A client library has its own exception types.
+        raise HeadraceError(f"{url}: cannot be read: {cause_of(error)}") from error
+
+
 class _RemoteSource(uproot.source.fsspec.FSSpecSource):
     """A URL by fsspec; waits for all requested bytes, so that the wait can be counted.
 
@@ -144,7 +166,8 @@ class _RemoteSource(uproot.source.fsspec.FSSpecSource):
 
     def __init__(self, file_path: str, **options: Any) -> None:
         self._requested = False
-        with self.counts.opening():
+        self._url = file_path
+        with self.counts.opening(), received(file_path):
             super().__init__(file_path, **{**options, **protocol_of(file_path).options()})
 
     def chunk(self, start: int, stop: int) -> Chunk:
@@ -152,21 +175,22 @@ class _RemoteSource(uproot.source.fsspec.FSSpecSource):
         if not self._requested:
             return self._first(start, stop)
         begun = time.perf_counter()
-        chunk = super().chunk(start, stop)
-        chunk.wait(insist=False)
+        with received(self._url):
+            chunk = super().chunk(start, stop)
+            chunk.wait(insist=False)
         self.counts.add(str(self._file_path), start, stop, 1, time.perf_counter() - begun)
         return chunk
 
     @property
     def num_bytes(self) -> int:
         """Request the size of the file."""
-        with self.counts.opening():
+        with self.counts.opening(), received(self._url):
             return super().num_bytes
 
     def _first(self, start: int, stop: int) -> Chunk:
         """Fetch the file's first range: fsspec connects and opens the file with it."""
         self._requested = True
-        with self.counts.opening():
+        with self.counts.opening(), received(self._url):
             chunk = super().chunk(start, stop)
             chunk.wait(insist=False)
         self.counts.add(str(self._file_path), start, stop, 1, 0.0)
@@ -177,9 +201,10 @@ class _RemoteSource(uproot.source.fsspec.FSSpecSource):
     ) -> list[Chunk]:
         """Fetch ranges in one request, where the protocol supports it."""
         begun = time.perf_counter()
-        chunks = super().chunks(ranges, notifications)
-        for chunk in chunks:
-            chunk.wait(insist=False)
+        with received(self._url):
+            chunks = super().chunks(ranges, notifications)
+            for chunk in chunks:
+                chunk.wait(insist=False)
         wait_s = time.perf_counter() - begun
         for index, (start, stop) in enumerate(ranges):
             self.counts.add(

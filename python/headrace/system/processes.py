@@ -162,13 +162,15 @@ def run_program(
     environment: Mapping[str, str] | None = None,
     timeout_s: float | None = None,
     stop: Callable[[], bool] | None = None,
+    late: str | None = None,
 ) -> str:
     """Run a program to its end and return its standard output.
 
     It is in the journal while it runs: after a crash of Headrace, `undo` first ends the program.
     `stop` is called several times per second; when it returns True, the program is ended by
     SIGTERM. Raises MissingError when it is not installed, HeadraceError with its own message when
-    it fails, InterruptedRunError when stopped.
+    it fails or with `late` when it has not ended within `timeout_s`, InterruptedRunError when
+    stopped.
     """
     started = start_process(
         journal,
@@ -182,7 +184,7 @@ def run_program(
         said, complaint = _communicate(started.process, timeout_s, stop)
     except subprocess.TimeoutExpired as error:
         started.stop()
-        raise HeadraceError(f"{argv[0]} did not end within {timeout_s:g} s") from error
+        raise HeadraceError(late or f"{argv[0]} did not end within {timeout_s:g} s") from error
     except BaseException:
         started.stop()
         raise

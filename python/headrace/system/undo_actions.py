@@ -25,6 +25,7 @@ from headrace.system import (
     mounts,
     network_namespaces,
     processes,
+    remote_folders,
     shared_settings,
     signatures,
     silent_mounts,
@@ -278,6 +279,10 @@ def _cancel_batch_job(args: Args, same_boot: bool) -> str:
     return batch_jobs.cancel(args["system"], str(job or name))
 
 
+def _clear_url(args: Args, same_boot: bool) -> str:
+    return remote_folders.clear(args["url"], args["environment"])
+
+
 def _path_subject(noun: str, key: str = "path") -> Callable[[Args], str]:
     return lambda args: f"{noun} {args[key]}"
 
@@ -309,6 +314,7 @@ ACTIONS: dict[str, Action] = {
         lambda args: f"{args['system']} job {args.get('job', args['name'])}",
         survives_boot=True,
     ),
+    "clear_url": Action(_clear_url, _path_subject("folder", "url"), survives_boot=True),
     "blank_device": Action(
         _blank_device, _path_subject("file system on", "device"), survives_boot=True
     ),

@@ -11,7 +11,7 @@ from headrace.catalog import names
 from headrace.catalog.tuning import wrong_parameters
 from headrace.labels import ITSELF, Label
 from headrace.raid import MOST_CHUNK_BYTES, SMALLEST_CHUNK_BYTES, RaidLevel, check_drives
-from headrace.refusals import meant
+from headrace.refusals import form, meant
 from headrace.site import RaidTuning
 from headrace.targets.server_options import ServerOptions
 from headrace.units import MOST_DRIVES, MOST_HOSTS, MOST_QUEUED, Bytes
@@ -156,6 +156,7 @@ class ServedOptions(ServerOptions):
 
     address: str | None = Field(
         None,
+        pattern=form(r"^[^\s/]+$", "HOST, HOST:PORT or [IPV6]:PORT, not a URL"),
         description=(
             "measured: host name or address of a server that is there already; none is started then"
         ),
@@ -183,3 +184,13 @@ class ServedOptions(ServerOptions):
     def why_no_servers(self) -> str | None:
         """Servers that are started for the study are on this machine."""
         return None if self.address else "state `address` of the servers that exist already"
+
+
+def with_port(address: str, port: int) -> str:
+    """Return `HOST:PORT` of an address, with this port when it names none.
+
+    An address of IPv6 without brackets names none.
+    """
+    if address.count(":") > 1 and not address.startswith("["):
+        return f"[{address}]:{port}"
+    return address if ":" in address.rpartition("]")[2] else f"{address}:{port}"

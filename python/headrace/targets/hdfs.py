@@ -27,7 +27,7 @@ from headrace.system.servers.hdfs_blocks import holders, located_blocks
 from headrace.system.waiting import retry
 from headrace.targets import Held, Location, ModelledStorage, TargetContext, TargetOptions
 from headrace.targets.bricks import BricksTarget
-from headrace.targets.exports import Bricks, ServedOptions
+from headrace.targets.exports import Bricks, ServedOptions, with_port
 from headrace.targets.remote_url import put, remove, try_writing
 from headrace.targets.served import link_settings
 from headrace.units import MOST_HOSTS, Bytes, Seconds
@@ -122,7 +122,7 @@ class Hdfs(BricksTarget):
     def _of_address(self, context: TargetContext, given: str) -> Location:
         """Return the location of the user's own cluster."""
         self._uploads_from = None
-        address = given if ":" in given else f"{given}:{RPC_PORT}"
+        address = with_port(given, RPC_PORT)
         self._url = f"hdfs://{address}{self.options.path.rstrip('/')}"
         hint = "look at address (the name node's RPC port), path and its owner"
         try:

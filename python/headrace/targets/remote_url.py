@@ -87,7 +87,12 @@ def _run(
     command = node.command(argv) if node is not None else argv
     try:
         return run_program(
-            context.journal, command, timeout_s=timeout_s, environment=environment, stop=stop
+            context.journal,
+            command,
+            timeout_s=timeout_s,
+            environment=environment,
+            stop=stop,
+            late=f"the server does not answer within {timeout_s:.0f} s",
         )
     except InterruptedRunError:
         raise

@@ -52,8 +52,8 @@ class S3Options(ServedOptions):
         None,
         gt=0,
         description=(
-            "silence after which the client sends a request again (60 s); a write fails after 10 "
-            "attempts, a read after 50"
+            "silence after which the client sends a request again (60 s); it fails after 5 "
+            "attempts without an answer"
         ),
     )
 
@@ -124,7 +124,8 @@ class S3(ServedTarget):
             self._environment["AWS_ENDPOINT_URL_S3"] = options.endpoint.rstrip("/")
             self._uploads_from = None
             self._try(
-                context, "look at endpoint, bucket, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+                context,
+                "look at endpoint, bucket, region, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
             )
             return Location(
                 directory=None,

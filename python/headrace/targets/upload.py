@@ -23,10 +23,10 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 from headrace.errors import HeadraceError
 from headrace.protocols import filesystem_of, protocol_of
+from headrace.protocols.causes import cause_of
 from headrace.system.ending import end_without_search
 
 _PIECE_BYTES = 4 << 20
@@ -105,15 +105,8 @@ def remove(folder: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         if filesystem.exists(path):
             filesystem.rm(path, recursive=True)
-
-
-def _cause(error: BaseException) -> str:
-    """Return a client's exception as one line for people: the innermost cause with a text."""
-    found: BaseException = error
-    while (inner := found.__cause__) is not None:
-        found = inner
-    text: Any = str(found).strip() or str(error).strip() or type(error).__name__
-    return " ".join(str(text).split())[:400]
+    with contextlib.suppress(OSError):  # not every server can list them
+        protocol_of(folder).drop_unfinished(folder)
 
 
 def _unwind(*_: object) -> None:
@@ -143,7 +136,7 @@ def main() -> int:
     except HeadraceError as error:
         print(error.message, file=sys.stderr)
     except Exception as error:
-        print(_cause(error), file=sys.stderr)
+        print(cause_of(error), file=sys.stderr)
     else:
         return 0
     return 1

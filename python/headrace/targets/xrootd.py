@@ -35,7 +35,7 @@ from headrace.system.requirements import missing_program
 from headrace.system.servers import Server, xrootd
 from headrace.system.waiting import retry
 from headrace.targets import Held, Location, ModelledStorage, Problem, TargetContext, TargetOptions
-from headrace.targets.exports import Bricks, Export, ServedOptions
+from headrace.targets.exports import Bricks, Export, ServedOptions, with_port
 from headrace.targets.remote_url import remove, whole
 from headrace.targets.scenario import host, site_volume
 from headrace.targets.served import READY_S, ServedTarget, link_settings
@@ -43,6 +43,10 @@ from headrace.units import MOST_THREADS, Bytes
 
 _HOST = re.compile(r"^\[?([^\s\]]+?)\]?:\d+\s+Server", re.MULTILINE)
 """A line of `xrdfs locate`: `[::10.0.0.3]:1094 Server Read`."""
+
+
+_FIRST_ANSWER_S = 20.0
+"""For an existing server to show the path of a study."""
 
 
 class XCache(BaseModel):
@@ -285,16 +289,22 @@ class Xrootd(ServedTarget):
         self, context: TargetContext, server: str, *words: str, patience_s: float = 20.0
     ) -> str:
         """Run one xrdfs command on the first node that runs jobs."""
-        patience = [f"{name}={value}" for name, value in xrootd.CLIENT_ENVIRONMENT.items()]
-        argv = ["env", *patience, "xrdfs", server, *words]
+        argv = ["xrdfs", server, *words]
         command = self._client.command(argv) if self._client is not None else argv
-        return run_program(context.journal, command, timeout_s=patience_s)
+        return run_program(
+            context.journal,
+            command,
+            timeout_s=patience_s,
+            environment=xrootd.CLIENT_ENVIRONMENT,
+            late=f"no answer within {patience_s:g} s (does it speak another protocol, or is it a "
+            "redirector whose data servers are down?)",
+        )
 
     def _found(self, context: TargetContext, address: str) -> Location:
         options: XrootdOptions = self.options
-        self._front = address if ":" in address else f"{address}:{xrootd.PORT}"
+        self._front = with_port(address, xrootd.PORT)
         try:
-            self._ask(context, self._front, "stat", options.path)
+            self._ask(context, self._front, "stat", options.path, patience_s=_FIRST_ANSWER_S)
         except HeadraceError as error:
             raise HeadraceError(
                 f"target {self.name}: {self._front} does not show {options.path}: "
@@ -404,11 +414,19 @@ class Xrootd(ServedTarget):
             f"root://{self._front}/{path}",
         ]
         try:
-            run_program(context.journal, command, stop=context.stop)
-        except HeadraceError:
+            run_program(
+                context.journal, command, environment=xrootd.CLIENT_ENVIRONMENT, stop=context.stop
+            )
+        except HeadraceError as error:
             with contextlib.suppress(HeadraceError):
                 self._ask(context, self._front, "rm", path)
-            raise
+            if isinstance(error, InterruptedRunError):
+                raise
+            raise HeadraceError(
+                f"target {self.name}: {file.name} cannot be copied to {self._front}: "
+                f"{xrootd.plain(error.message)}",
+                hint=f"may this user write to {self.options.path} there, and is there room?",
+            ) from error
 
     @override
     def clear(self, folder: str, context: TargetContext) -> None:

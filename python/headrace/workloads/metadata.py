@@ -21,6 +21,7 @@ from headrace import protocols
 from headrace._core import metadata_json
 from headrace.errors import HeadraceError, MissingError, Problem
 from headrace.protocols import client_of, remote_storage
+from headrace.protocols.causes import cause_of
 from headrace.scenario import Step
 from headrace.site import Site
 from headrace.system import children
@@ -319,7 +320,7 @@ class Metadata(Workload):
                 json.dumps(self.config(job, path)), storage, storage.has_directories
             )
         except OSError as error:
-            raise HeadraceError(str(error)) from error
+            raise HeadraceError(cause_of(error)) from error
         return json.loads(said)
 
     def config(self, job: JobInput, directory: str) -> dict[str, Any]:

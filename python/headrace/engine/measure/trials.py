@@ -318,6 +318,11 @@ class _TrialRun:
         ):
             return None
         folder = f"{OURS}/jobs-{self.trial.id}-{os.urandom(3).hex()}"
+        location, journal = self.prepared.location, self.prepared.context.journal
+        if location.cluster is None:  # storage that stays when the run is killed
+            url, environment = f"{location.url}/{folder}", dict(location.environment)
+            entry = journal.begin("clear_url", url=url, environment=environment)
+            self.teardown.later("ending a journal entry", lambda: journal.end(entry))
         self.teardown.later("clearing the folder of the jobs", lambda: self._clear(folder))
         return folder
 

@@ -106,11 +106,6 @@ class RemoteLauncher(Launcher):
         """Return how many nodes an address names. Raises HeadraceError."""
         return 1
 
-    @classmethod
-    def one_by_one(cls, wanted: NodesWanted) -> list[NodesWanted]:
-        """Return these nodes so that each can be connected alone, where that is possible."""
-        return [wanted]
-
     @abstractmethod
     def connect(
         self, journal: Journal, wanted: NodesWanted
@@ -119,6 +114,17 @@ class RemoteLauncher(Launcher):
 
         Raises HeadraceError that says which node did not start, and why.
         """
+
+    @contextmanager
+    def connect_each(
+        self, journal: Journal, wanted: NodesWanted
+    ) -> Generator[tuple[list[NodeConnection], list[HeadraceError]]]:
+        """Start node processes as `connect` does; yield those that start, and why others do not.
+
+        Here all or none. Raises HeadraceError when no node can be tried.
+        """
+        with self.connect(journal, wanted) as connections:
+            yield connections, []
 
     @override
     @contextmanager

@@ -118,10 +118,7 @@ def survey(
 
 @contextmanager
 def reached(cluster: NamedNodes) -> Generator[Reached]:
-    """Start a node process on each node that can be reached, and end them.
-
-    If one of them does not start, the others are tried alone, where the launcher can do that.
-    """
+    """Start a node process on each node that can be reached, all at once, and end them."""
     with (
         Journal.open("headrace cluster") as journal,
         Launchers() as others,
@@ -129,29 +126,10 @@ def reached(cluster: NamedNodes) -> Generator[Reached]:
         contextlib.closing(cluster.part(others)) as launcher,
     ):
         try:
-            found = Reached(stack.enter_context(launcher.connect(journal, cluster.wanted)))
+            found = Reached(*stack.enter_context(launcher.connect_each(journal, cluster.wanted)))
         except HeadraceError as error:
-            found = _each_alone(stack, journal, launcher, cluster.wanted, error)
+            found = Reached(failures=[error])
         yield found
-
-
-def _each_alone(
-    stack: ExitStack,
-    journal: Journal,
-    launcher: RemoteLauncher,
-    wanted: NodesWanted,
-    error: HeadraceError,
-) -> Reached:
-    alone = launcher.one_by_one(wanted)
-    if len(alone) < 2:
-        return Reached(failures=[error])
-    found = Reached()
-    for one in alone:
-        try:
-            found.connections.extend(stack.enter_context(launcher.connect(journal, one)))
-        except HeadraceError as problem:
-            found.failures.append(problem)
-    return found
 
 
 def status_of(

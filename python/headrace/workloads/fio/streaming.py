@@ -15,6 +15,7 @@ from typing import Literal
 
 from headrace.errors import HeadraceError
 from headrace.protocols import remote_storage
+from headrace.protocols.causes import cause_of
 from headrace.workloads import JobInput
 from headrace.workloads.fio.client import FioRun
 from headrace.workloads.fio.meeting import Meeting
@@ -84,9 +85,7 @@ class Stream:
             raise
         except Exception as error:
             # A client library has its own exception types.
-            raise HeadraceError(
-                f"{url}: {' '.join(str(error).split()) or type(error).__name__}"
-            ) from error
+            raise HeadraceError(f"{url}: {cause_of(error)}") from error
 
     def _run(self, seed: int, url: str, wait_for_others: Callable[[], None]) -> FioRun:
         chance = random.Random(seed)

@@ -1,0 +1,34 @@
+"""Base layer: folders of a run on storage that is reached by URL and that stays after the run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+
+from headrace.errors import HeadraceError
+from headrace.system.own_programs import own_module
+
+_PATIENCE_S = 120.0
+
+
+def clear(url: str, environment: Mapping[str, str]) -> str:
+    """Remove a folder with what jobs left in it, and say so.
+
+    Credentials are those of this process's environment. Raises HeadraceError when it stays.
+    """
+    try:
+        done = subprocess.run(
+            own_module("headrace.targets.upload", "--remove", url),
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise HeadraceError(f"the server does not answer within {_PATIENCE_S:g} s") from error
+    if done.returncode != 0:
+        said = done.stderr.strip().splitlines()
+        raise HeadraceError(said[-1] if said else f"exit code {done.returncode}")
+    return "removed"
