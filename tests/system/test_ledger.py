@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from headrace.probes.ledger import LedgerMeter
 from headrace.system.accounting import delays_misplaced
 from headrace.system.journal import Journal
 from headrace.system.shared_settings import set_file
@@ -326,3 +327,13 @@ class TestWithoutDelayAccounting:
             remove(group)
         assert row["ledger_source"] == "psi"
         assert share(row, "wait_block_s") > 0.8
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_the_ledgers_own_work_is_no_cpu_time_of_the_job(sampled: bool) -> None:
+    """A job of a few microseconds: its ledger took longer, so that its efficiency was over 1."""
+    meter = LedgerMeter(network=False, sampled=sampled)
+    for _ in range(50):
+        meter.begin()
+        row = meter.end()
+        assert row.user_s + row.system_s <= row.on_cpu_s + row.residue_s + 1e-9

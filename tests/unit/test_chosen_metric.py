@@ -19,6 +19,7 @@ from headrace.errors import StudyError
 from headrace.report.answers import answers
 from headrace.report.latex import latex_text
 from headrace.report.terminal import print_report
+from headrace.report.wording import best_heading
 from headrace.study.model import Price
 from synthetic_records import Truth, plan_of, write_results
 
@@ -85,6 +86,12 @@ def test_the_report_says_lowest_and_best_value(findings: Findings) -> None:
     assert WH.replace("_", "") not in text  # the title, not the name
     sentence = answers(findings)[0].sentence
     assert "Wh/job at" in sentence and "energy per job" in sentence
+
+
+def test_the_best_efficiency_is_no_rate() -> None:
+    """A study of job efficiency had the column "best rate" with 16.9 %."""
+    assert best_heading(["efficiency"]) == best_heading(["events_per_s", WH]) == "best value"
+    assert best_heading(["events_per_s", "file_creations_per_s", None]) == "best rate"
 
 
 def test_energy_that_rises_with_load_says_so(tmp_path: Path) -> None:

@@ -135,6 +135,36 @@ def test_what_a_process_used_before_it_ended_in_the_window_is_of_no_account(tmp_
         process.communicate()
 
 
+def test_what_a_process_wrote_before_it_ended_in_the_window_is_of_no_account(
+    tmp_path: Path,
+) -> None:
+    """`bash: 1.84 GB` stood beside \"the device moved 135 MB\": the kernel adds what a child ever
+    wrote to the counts of the process that waits for it."""
+    wrote = 8 << 20
+    child = f"open('file', 'wb').write(bytes({wrote})); print(flush=True); input()"
+    (tmp_path / PARENT).write_text(
+        "import subprocess, sys\n"
+        f"child = subprocess.Popen([sys.executable, '-c', {child!r}], stdin=-1, stdout=-1)\n"
+        "child.stdout.readline()\nprint(flush=True)\n"
+        "input()\nchild.communicate(b'\\n')\nprint(flush=True)\ninput()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, tmp_path / PARENT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.readline() == b"\n", "the child has written"
+        before = snapshot(CPUS)
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"\n", "the parent has waited for it"
+        use = use_between(before, snapshot(CPUS), CPUS, Own())
+        process.kill()
+    assert sum(each.moved_bytes for each in use.programs if PARENT in each.name) < wrote / 2
+
+
 @pytest.mark.slow
 def test_programs_on_other_cpus_take_nothing(tmp_path: Path) -> None:
     assert len(CPUS) >= 2, "this test needs two CPUs: one for jobs, one that jobs may not use"

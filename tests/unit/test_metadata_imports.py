@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -513,3 +514,35 @@ def test_a_damaged_record_of_a_trial_is_named(tmp_path: Path, results: str) -> N
     with pytest.raises(StudyError) as caught:
         read_results(tmp_path / "results")
     assert str(folder / "trial.json") in str(caught.value.problems[0])
+
+
+def test_trials_that_cannot_be_trusted_enter_no_rate(tmp_path: Path) -> None:
+    """A mean over repeats included invalid ones, without a word."""
+    for number, (target, rate, status, valid) in enumerate(
+        [
+            ("disk", 100.0, "done", True),
+            ("disk", 900.0, "done", False),
+            ("disk", 900.0, "failed", True),
+            ("ssd", 900.0, "done", False),
+        ]
+    ):
+        folder = tmp_path / "results" / "trials" / f"{number:04}"
+        folder.mkdir(parents=True)
+        trial = {
+            "workload": {"kind": "metadata"},
+            "levels": {"target": target},
+            "status": status,
+            "validity": {"valid": valid},
+            "results": {"clients": 1, "phases": {"file_stat": {"rate_ops_per_s": rate}}},
+        }
+        (folder / "trial.json").write_text(json.dumps(trial))
+    disk, ssd = read_results(tmp_path / "results")
+    assert (disk.rates["file_stat"].mean, disk.left_out) == (100, 2)
+    assert (ssd.rates, ssd.left_out) == ({}, 1)
+    said = CliRunner().invoke(make_app(), ["metadata", str(tmp_path / "results")])
+    assert said.exit_code == 0 and "1 client," in said.stdout
+    assert "headrace disk: 2 trials left out" in said.stderr
+    assert "headrace ssd: 1 trial left out" in said.stderr and "ssd" not in said.stdout
+    shutil.rmtree(tmp_path / "results" / "trials" / "0000")
+    with pytest.raises(StudyError, match="holds no valid trial"):
+        read_results(tmp_path / "results")

@@ -103,3 +103,19 @@ def test_the_table_has_every_cell_and_the_json_too(tmp_path: Path) -> None:
     values = json.loads(as_json(found))
     assert [cell["levels"]["slots"] for cell in values["cells"]] == [1, 2]
     assert values["cells"][0]["error"] == found.cells[0].error
+
+
+@pytest.mark.parametrize(("invalid", "trials"), [(1, "1 measured trial "), (2, "2 measured ")])
+def test_trials_that_are_left_out_are_counted_in_words(
+    invalid: int, trials: str, tmp_path: Path
+) -> None:
+    real = read(
+        write_results(
+            tmp_path / "real",
+            plan_of(CELLS, 4),
+            Truth(),
+            broken=dict.fromkeys(range(invalid), "invalid"),
+        )
+    )
+    (warning,) = model_errors(real, simulated(tmp_path / "simulated")).warnings
+    assert trials in warning

@@ -285,6 +285,14 @@ def test_combinations_that_are_not_told_apart_do_not_deny_the_effect_of_a_factor
     assert "the repeats of single combinations (4) do not tell their event rate apart" in said[1]
 
 
+@pytest.mark.parametrize(("alike", "others"), [(1, "1 other."), (2, "2 others.")])
+def test_combinations_like_the_best_are_counted_in_words(alike: int, others: str) -> None:
+    findings = sample_findings()
+    combined = tuple(replace(each, alike_best=alike) for each in findings.combined)
+    together, _ = choice_sentences(replace(findings, combined=combined))
+    assert together.endswith(f"No difference is seen between the best and {others}")
+
+
 def test_levels_that_are_not_told_apart_share_the_first_place() -> None:
     findings = sample_findings(schedulers=("mq-deadline", "kyber", "bfq"))
     (effect,) = (effect for effect in findings.effects if effect.factor == "scheduler")

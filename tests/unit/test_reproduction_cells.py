@@ -17,7 +17,7 @@ from headrace.analysis.find import find
 from headrace.analysis.read import read
 from headrace.catalog import entry
 from headrace.catalog.load import attempt
-from headrace.cli.reproduce import publish_emulated, simulate
+from headrace.cli.reproduce import publish_emulated, show_alternatives, simulate
 from headrace.engine.simulate.simulator import Cores, Finished
 from headrace.errors import HeadraceError
 from headrace.library import load_study
@@ -26,7 +26,7 @@ from headrace.reproduce.assumption_tables import ASSUMPTIONS
 from headrace.reproduce.assumptions import edited
 from headrace.reproduce.cells import ObtainedCells, run_cells
 from headrace.reproduce.emulated import Emulated
-from headrace.reproduce.published import FittedParameter, Number, Published
+from headrace.reproduce.published import FittedParameter, Number, Published, Reproduced
 
 STUDY = """
 headrace = 1
@@ -214,3 +214,10 @@ def test_emulated_studies_whose_trials_are_left_out_do_not_end_well(
         publish_emulated([study, left], as_json, False)
     assert ended.value.exit_code == 5
     assert ("headrace resume small --retry-invalid" in capfd.readouterr().out) is not as_json
+
+
+def test_a_study_without_alternatives_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """`reproduce proof-ssd --vary` printed what it prints without `--vary`."""
+    used = Reproduced("proof-ssd", "", (), (), (), {})
+    show_alternatives(MODULES["proof-ssd"], used, threads=1)
+    assert "proof-ssd: no assumption has an alternative to simulate" in capsys.readouterr().err

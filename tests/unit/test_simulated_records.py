@@ -3,6 +3,7 @@ fault, and what the end of a sustained load cuts off."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import _core, report
-from headrace.analysis.find import find
+from headrace.analysis.find import FindOptions, find
 from headrace.analysis.read import read
 from headrace.engine.simulate.scenario import scenario_of
 from headrace.engine.simulate.trials import PreparedTrial
@@ -272,3 +273,30 @@ def test_copies_without_as_many_servers_are_refused_in_words_of_the_study(tmp_pa
         "target.store.replicas: it cannot be simulated: each file has 3 copies by default" in said
     )
     assert "servers is 1 (given: 3); allowed: replicas = 1, or more servers" in said
+
+
+def test_files_in_the_memory_of_a_node_are_served_to_its_jobs(tmp_path: Path) -> None:
+    """Six jobs read one file of NFS: the node receives it once, the jobs all of it each."""
+    served = SERVED.replace("KIND", "nfs").replace("servers = 3\nbricks", "export")
+    text = SITE.replace("count = 2\n", "") + served + (
+        '[workload.read]\nkind = "scan"\ndata = { events = 100_000, files = 1 }\n'
+        "[run]\nslots = 1\njobs = 6\n[plan]\nrepeats = { min = 1 }\n"
+    )  # fmt: skip
+    (record,) = simulated(text, tmp_path)
+    assert record.sums is not None
+    assert record.sums["bytes_served"] >= record.sums["bytes_asked"] > 0
+
+
+@pytest.mark.parametrize("metric", ["efficiency", "energy_wh_per_job", "events_per_wh"])
+def test_a_fault_leaves_a_share_of_a_rate_whatever_the_study_is_about(
+    metric: str, tmp_path: Path
+) -> None:
+    text = SITE + SERVED.replace("KIND", "xrootd") + (
+        '[workload.read]\nkind = "scan"\ndata = { events = 100_000, files = 6 }\n'
+    ) + FAULT + '[factors]\nfault = ["none", "first"]\n[plan]\nrepeats = { min = 2 }\n'  # fmt: skip
+    simulated(text, tmp_path)
+    (usual,) = find(read(tmp_path / "results")).faults
+    options = replace(FindOptions(), metric=metric)
+    (found,) = find(read(tmp_path / "results"), options).faults
+    assert usual.rate is not None and found.rate is not None
+    assert (found.rate_metric, found.rate.value) == (usual.rate_metric, usual.rate.value)

@@ -40,7 +40,7 @@ from headrace.analysis.prices import storage_prices
 from headrace.analysis.ranking import best_first
 from headrace.analysis.ranking import p_values as ranking_p
 from headrace.analysis.read import Records
-from headrace.metrics import less_is_better
+from headrace.metrics import is_rate
 from headrace.metrics.headline import candidates
 from headrace.metrics.shown import show
 from headrace.plan.coverage import least_coverage
@@ -186,9 +186,9 @@ def _headlines(trials: pd.DataFrame, metrics: pd.DataFrame, wanted: str | None) 
 
 
 def _rates(trials: pd.DataFrame, metrics: pd.DataFrame, headlines: _Headlines) -> _Headlines:
-    """Return the headline metrics, or the usual ones where less of the headline is better: a fault
-    leaves a share of a rate."""
-    if not any(less_is_better(metric) for metric in headlines.metric.values()):
+    """Return the headline metrics, or the usual ones where a headline is no rate: a fault leaves a
+    share of a rate, not of an energy, an efficiency or a size."""
+    if all(is_rate(metric) for metric in headlines.metric.values()):
         return headlines
     return _headlines(trials, metrics, None)
 

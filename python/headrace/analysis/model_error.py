@@ -96,7 +96,8 @@ def model_errors(a: Records, b: Records) -> ModelErrors:
         warnings.append("the studies are not the same; only cells of the same names are compared")
     left_out = sum(1 for valid in real.trials["valid"] if not valid)
     if left_out:
-        warnings.append(f"{left_out} measured trials cannot be trusted and are left out")
+        trials = "1 measured trial" if left_out == 1 else f"{left_out} measured trials"
+        warnings.append(f"left out: {trials} that cannot be trusted")
     return ModelErrors(
         real.header.title,
         tuple(cells),

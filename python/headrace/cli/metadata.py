@@ -62,13 +62,22 @@ def metadata(
                 style="yellow",
                 markup=False,
             )
+    for file, each in found:
+        if each.left_out:
+            trials = "1 trial" if each.left_out == 1 else f"{each.left_out} trials"
+            err.print(
+                f"{file}: {each.program}: {trials} left out: failed or invalid",
+                style="yellow",
+                markup=False,
+            )
     if as_json:
         typer.echo(
             json.dumps([{"file": str(file), **asdict(each)} for file, each in found], indent=1)
         )
     else:
         for unit, titles in (("ops/s", TITLES), ("bytes/s", {"write": "Write", "read": "Read"})):
-            _show([(file, each) for file, each in found if each.unit == unit], unit, titles)
+            having = [(file, each) for file, each in found if each.rates or each.unknown]
+            _show([(file, each) for file, each in having if each.unit == unit], unit, titles)
     if refused:
         raise typer.Exit(int(ExitCode.BAD_INPUT))
 
@@ -122,8 +131,12 @@ def _heading(name: str, result: Imported) -> str:
     nodes = (
         "" if result.nodes is None else f", {result.nodes} node{'s' if result.nodes != 1 else ''}"
     )
-    clients = "" if result.clients is None else f"\n{result.clients} clients{nodes}"
+    clients = "" if result.clients is None else f"\n{_clients(result.clients)}{nodes}"
     return escape(f"{name}\n{result.program}{clients}")
+
+
+def _clients(number: int) -> str:
+    return "1 client" if number == 1 else f"{number} clients"
 
 
 def _cell(result: Imported, first: Imported, phase: str, unit: str) -> str:

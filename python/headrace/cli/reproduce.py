@@ -107,7 +107,7 @@ def reproduce(
     publish(results, html, as_json, numbers)
     if vary:
         for module, result in zip(modules, results, strict=True):
-            _vary(module, result, threads)
+            show_alternatives(module, result, threads)
     err.print(f"simulated in {elapsed_s:.1f} s; written: {html}", style="dim", markup=False)
 
 
@@ -255,7 +255,7 @@ def _show_emulated(result: Emulated, every: bool) -> None:
         out.print(f"note: {note}", style="dim", highlight=False)
     if result.left_out:
         out.print(
-            f"{len(result.left_out)} measured trials cannot be trusted and are left out:",
+            f"left out, as they cannot be trusted, measured trials ({len(result.left_out)}):",
             style="yellow",
         )
         for text in result.left_out if every else result.left_out[:8]:
@@ -311,12 +311,15 @@ def _show(result: Reproduced, every: bool) -> None:
     out.print(f"null model: {NULL_MODELS[result.id].says}", style="dim")
 
 
-def _vary(module: StudyModule, used: Reproduced, threads: int) -> None:
+def show_alternatives(module: StudyModule, used: Reproduced, threads: int) -> None:
     """Print what each alternative of an assumption changes."""
     from headrace.engine.simulate.simulator import Cores
     from headrace.reproduce import summary
+    from headrace.reproduce.assumption_tables import ASSUMPTIONS
     from headrace.reproduce.assumptions import changed, vary
 
+    if not ASSUMPTIONS.get(module.id):
+        err.print(f"{module.id}: no assumption has an alternative to simulate", highlight=False)
     for assumption, alternative, result in vary(module, Cores(threads)):
         found, before = summary(result), summary(used)
         said = [f"{found['findings_that_hold']} of {found['findings']} findings hold"]

@@ -166,3 +166,8 @@ def metric_of(name: str) -> Metric:
 def less_is_better(name: str) -> bool:
     """Return whether smaller values of this metric are better."""
     return metric_of(name).less_is_better
+
+
+def is_rate(name: str) -> bool:
+    """Return whether this metric is a rate of which more is better."""
+    return "/s" in metric_of(name).unit and not less_is_better(name)

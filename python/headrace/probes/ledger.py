@@ -308,10 +308,11 @@ class LedgerMeter:
         peaks = [thread.peak_rss_bytes for thread in family]
         if not peaks and children_cpu_s > 0:
             peaks = [now.children.ru_maxrss * 1024]  # of the largest child in this slot so far
+        user_s, system_s = _user_and_system(start, now, on_cpu_s)
         return LedgerRow(
             wall_s=wall_ns / 1e9,
-            user_s=_between(start, now, "ru_utime") / self._threads,
-            system_s=_between(start, now, "ru_stime") / self._threads,
+            user_s=user_s / self._threads,
+            system_s=system_s / self._threads,
             **asdict(shares),
             ledger_source=waits.source_with(complete=complete),
             bytes_served=moved.read_chars
@@ -476,6 +477,16 @@ def ended_descendants(
 
 def _times(delays: TaskDelays) -> Times:
     return Times(delays.run_ns, delays.wait_cpu_ns, delays.wait_block_ns)
+
+
+def _user_and_system(start: _Reading, now: _Reading, on_cpu_s: float) -> tuple[float, float]:
+    """Return user and system time of a job that was `on_cpu_s` on CPUs, s.
+
+    The kernel's two times include the ledger's own work: reading the counters, and sampling.
+    """
+    user_s, system_s = _between(start, now, "ru_utime"), _between(start, now, "ru_stime")
+    part = min(1.0, on_cpu_s / (user_s + system_s)) if user_s + system_s > 0 else 1.0
+    return user_s * part, system_s * part
 
 
 def _between(start: _Reading, now: _Reading, field: Literal["ru_utime", "ru_stime"]) -> float:

@@ -154,7 +154,7 @@ def _combined(combined: Combined, noun: str, factors_seen: bool) -> _Statement:
         return _Statement(text, False, True, 0.0)
     best, worst = combination_names(combined)
     alike = (
-        f" No difference is seen between the best and {combined.alike_best} others."
+        f" No difference is seen between the best and {plural(combined.alike_best, 'other')}."
         if combined.alike_best
         else ""
     )

@@ -221,7 +221,7 @@ def _curve_rows(curve: Curve) -> list[TidyRow]:
                 about="rank",
                 metric="rank",
                 value=float(curve.rank),
-                note=f"no difference seen to {curve.alike} others",
+                note=f"no difference seen to {wording.plural(curve.alike, 'other')}",
                 low=float(curve.rank),
                 high=float(curve.rank + curve.alike),
             )

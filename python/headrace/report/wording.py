@@ -20,7 +20,7 @@ from headrace.analysis.findings import (
     SlotsFed,
 )
 from headrace.labels import plain
-from headrace.metrics import less_is_better
+from headrace.metrics import is_rate
 from headrace.metrics.shown import ShownMetric
 from headrace.report.numbers import NARROW_SPACE, interval_text, percent, value_text
 
@@ -163,7 +163,7 @@ def main_metric(findings: Findings, workload: str) -> str | None:
 
 def best_heading(mains: Iterable[str | None]) -> str:
     """Return the heading of a column with the best value of the main metrics."""
-    return "best value" if any(name and less_is_better(name) for name in mains) else "best rate"
+    return "best rate" if all(name is None or is_rate(name) for name in mains) else "best value"
 
 
 def provenances(text: str) -> list[str]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.system.accounting import (
-    NOTHING_MOVED,
     NS_PER_TICK,
     CounterFile,
     pressure_totals_us,
@@ -26,6 +25,7 @@ from headrace.system.process_scan import (
     Key,
     ProcessUse,
     family_of,
+    moved_since,
     read_processes,
     spent_ns,
 )
@@ -263,11 +263,12 @@ def _told_apart(before: Snapshot, after: Snapshot, cpus: frozenset[int], own: Ow
     jobs = family_of(own.jobs | {os.getpid()}, before.processes, after.processes, alone=os.getpid())
     servers = family_of(own.servers, before.processes, after.processes)
     sums = _Sums()
+    moved_by = moved_since(before.processes, after.processes)
     for key, used_ns in spent_ns(
         before.processes, after.processes, os.cpu_count() or 1, window_s
     ).items():
         process, first = after.processes[key], before.processes.get(key)
-        moved = process.io - (first.io if first is not None else NOTHING_MOVED)
+        moved = moved_by[key]
         if process.kernel:
             sums.kernel_s += used_ns / 1e9
         elif key in jobs:

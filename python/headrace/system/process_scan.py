@@ -123,17 +123,8 @@ def spent_ns(
     before: Mapping[Key, ProcessUse], after: Mapping[Key, ProcessUse], cpus: int, window_s: float
 ) -> dict[Key, int]:
     """Return the time each living process used since `before`, including its ended children."""
-    alive = {key[0]: key for key in after}
-    parents = {key[0]: process.parent for key, process in before.items()}
     earlier: dict[int, int] = {}
-    for key, process in before.items():
-        if key in after:
-            continue
-        # The process that waited for it got its total time; the part before `before` must be
-        # subtracted.
-        pid = process.parent
-        while pid and pid not in alive:
-            pid = parents.get(pid, 0)
+    for pid, process in _ended(before, after):
         earlier[pid] = earlier.get(pid, 0) + process.all_ns
     most_ns = round(cpus * window_s * 1e9)
     found: dict[Key, int] = {}
@@ -149,6 +140,39 @@ def spent_ns(
         # Process 1 also gets the time of orphans, whose age is unknown.
         ended_ns = 0 if key[0] == 1 else max(0, ended_ns - earlier.get(key[0], 0))
         found[key] = min(used_ns + ended_ns, most_ns)
+    return found
+
+
+def moved_since(
+    before: Mapping[Key, ProcessUse], after: Mapping[Key, ProcessUse]
+) -> dict[Key, IoCounts]:
+    """Return what each living process moved since `before`, including its ended children."""
+    earlier: dict[int, IoCounts] = {}
+    for pid, process in _ended(before, after):
+        earlier[pid] = earlier.get(pid, NOTHING_MOVED) + process.io
+    found: dict[Key, IoCounts] = {}
+    for key, process in after.items():
+        first = before.get(key)
+        moved = process.io - (first.io if first is not None else NOTHING_MOVED)
+        found[key] = moved - earlier.get(key[0], NOTHING_MOVED)
+    return found
+
+
+def _ended(
+    before: Mapping[Key, ProcessUse], after: Mapping[Key, ProcessUse]
+) -> list[tuple[int, ProcessUse]]:
+    """Return the processes that ended in between, each with the id of the process that waited for
+    it. That process got their totals, of which the part before `before` must be subtracted."""
+    alive = {key[0] for key in after}
+    parents = {key[0]: process.parent for key, process in before.items()}
+    found: list[tuple[int, ProcessUse]] = []
+    for key, process in before.items():
+        if key in after:
+            continue
+        pid = process.parent
+        while pid and pid not in alive:
+            pid = parents.get(pid, 0)
+        found.append((pid, process))
     return found
 
 

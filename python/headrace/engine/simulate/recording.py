@@ -72,7 +72,9 @@ def job_rows(trial: Trial, outcome: SimulatedOutcome, local: bool) -> list[JobRo
                 "events": job["events"],
                 "bytes_uncompressed": amounts["uncompressed_bytes"],
                 "bytes_asked": amounts["asked_bytes"],
-                "bytes_served": amounts["served_bytes"],
+                # The simulator counts what a server sent. What was in the node's memory is served
+                # too, as read calls of a measured job count it.
+                "bytes_served": max(amounts["served_bytes"], amounts["asked_bytes"]),
                 "bytes_device": amounts["device_bytes"] if local else None,
                 "bytes_written": amounts["written_bytes"],
                 "read_calls": job["reads"],

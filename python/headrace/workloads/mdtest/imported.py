@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -94,16 +95,23 @@ def _fault(
 
 
 def _read_folder(folder: Path) -> list[Imported]:
-    """Return one result per cell (target, levels) of a folder; repeats are its iterations."""
+    """Return one result per cell (target, levels) of a folder; repeats are its iterations.
+
+    Failed and invalid trials enter no rate; each result has their number.
+    """
     cells: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {}
+    left_out: Counter[str] = Counter()
     for file in sorted(folder.glob("trials/*/trial.json")):
         try:
             trial = json.loads(file.read_bytes())
             results = trial.get("results") or {}
-            if trial["workload"]["kind"] != "metadata" or "phases" not in results:
+            if trial["workload"]["kind"] != "metadata":
                 continue
             key = json.dumps(trial.get("levels", {}), sort_keys=True, default=str)
-            _cell(trial, [results])
+            counts = _counts(trial)
+            if counts and "phases" not in results:
+                continue
+            _cell(trial, [results] if counts else [])
         except OSError as error:
             raise _fault(file, f"cannot be read: {error.strerror}") from None
         except KeyError as error:
@@ -114,13 +122,24 @@ def _read_folder(folder: Path) -> list[Imported]:
             raise _fault(
                 file, "is not a complete record of a trial: a field is not as written"
             ) from None
-        cells.setdefault(key, (trial, []))[1].append(results)
-    if not cells:
-        raise _fault(folder, "holds no trial of a metadata workload")
-    return [_cell(trial, results) for trial, results in cells.values()]
+        _, counting = cells.setdefault(key, (trial, []))
+        if counts:
+            counting.append(results)
+        else:
+            left_out[key] += 1
+    if not any(counting for _, counting in cells.values()):
+        which = "valid trial" if cells else "trial"
+        raise _fault(folder, f"holds no {which} of a metadata workload")
+    return [_cell(trial, counting, left_out[key]) for key, (trial, counting) in cells.items()]
 
 
-def _cell(trial: dict[str, Any], results: list[dict[str, Any]]) -> Imported:
+def _counts(trial: dict[str, Any]) -> bool:
+    """Return whether a trial was done and can be trusted."""
+    valid = trial.get("validity", {}).get("valid", True)
+    return trial.get("status", "done") == "done" and bool(valid)
+
+
+def _cell(trial: dict[str, Any], results: list[dict[str, Any]], left_out: int = 0) -> Imported:
     rates: dict[str, Rate] = {}
     for phase in TITLES:
         seen = [
@@ -135,8 +154,9 @@ def _cell(trial: dict[str, Any], results: list[dict[str, Any]]) -> Imported:
     ]
     return Imported(
         " ".join(["headrace", str(levels.get("target", "")), *varied]),
-        int(results[0]["clients"]),
+        int(results[0]["clients"]) if results else None,
         int((trial.get("run") or {}).get("nodes") or 1),
         rates,
         about={"levels": levels, "metric": [rate_name(phase) for phase in rates]},
+        left_out=left_out,
     )

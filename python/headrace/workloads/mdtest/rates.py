@@ -53,6 +53,8 @@ class Imported:
     """Further facts: `items` of mdtest, `levels` and `metric` of Headrace."""
     whole: bool = True
     """False when the output ends before its program had finished."""
+    left_out: int = 0
+    """Failed and invalid trials of a Headrace result, which enter no rate."""
 
 
 class OutputError(ValueError):
