@@ -20,6 +20,7 @@ from headrace.watching.awake import AwakeSamples
 from headrace.watching.job import JobMeter
 from headrace.watching.ledger import State
 from headrace.watching.process import read_processes
+from headrace.watching.together import SeenThread
 
 
 @pytest.mark.parametrize(
@@ -132,11 +133,12 @@ def test_samples_bound_the_wait_for_a_cpu_of_a_watched_job(
         meter = JobMeter(found, None, misplaced=misplaced)
         try:
             waited_s, moment = 0.0, 0
+            sleeps = SeenThread(job.pid, State(None), running=False)
             for _ in range(100):
                 meter.join([job.pid])
                 for _ in range(samples):  # all of them show sleep
                     moment += 1
-                    meter.add_sample(State(None), moment)
+                    meter.add_look([sleeps], moment)
                 readings, _ = read_processes([*meter.processes.values()], False, False)
                 waited_s = (
                     meter.look(time.monotonic_ns(), readings, []).total.spent.wait_cpu_ns / 1e9

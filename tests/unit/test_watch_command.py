@@ -377,6 +377,26 @@ def recorded(folder: Path, jobs: int) -> Path:
     return folder
 
 
+def test_jobs_that_only_slept_are_not_compared_by_their_rate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A job counts in every window: its rate is that of the windows."""
+    days = [tmp_path / "monday", tmp_path / "tuesday"]
+    with subprocess.Popen(["sleep", "600"]) as sleeper:
+        time.sleep(0.2)
+        for day in days:
+            finder = PidFinder([str(sleeper.pid)])
+            with Watcher(finder) as watcher, Recorder(day, 0.2) as recorder:
+                for _ in range(2):
+                    recorder.add(watcher.watch(0.2))
+        sleeper.kill()
+    compare(days[0], days[1])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "jobs of A and B used no CPU time" in told and "Job rate" not in told
+    cells = history([read_records(day) for day in days]).cells
+    assert "jobs_per_s" not in {cell.metric for cell in cells}
+
+
 def test_windows_with_other_numbers_of_jobs_are_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

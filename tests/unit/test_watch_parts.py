@@ -19,9 +19,10 @@ from headrace.errors import UsageError
 from headrace.system.accounting import Times
 from headrace.watching import FoundJob, Watcher, finder_kinds
 from headrace.watching.births import Births
+from headrace.watching.estimate import WaitEstimate
 from headrace.watching.finders import Finder
 from headrace.watching.job import JobMeter
-from headrace.watching.ledger import Spent, State, StorageWait, WaitEstimate
+from headrace.watching.ledger import Spent, State, StorageWait
 from headrace.watching.places import Places
 from headrace.watching.process import read_processes
 from headrace.watching.process_table import Process

@@ -29,6 +29,7 @@ from headrace.metrics import less_is_better, metric_of
 from headrace.metrics.headline import candidates
 from headrace.special_functions import gammaln, nctdtrinc, stdtrit
 
+JOB_RATE, EFFICIENCY = "jobs_per_s", "efficiency"
 NAMED_AT_MOST = 3
 """The largest number of environment differences that a warning names; with more it gives their
 number."""
@@ -135,6 +136,12 @@ def _warnings(a: _Cells, b: _Cells, environment: list[EnvironmentDifference]) ->
             "windows with different numbers of jobs are compared: A has "
             f"{a.numbers_of_jobs}, B has {b.numbers_of_jobs} jobs per window"
         )
+    idle = " and ".join(name for name, side in (("A", a), ("B", b)) if side.only_slept)
+    if idle:
+        warnings.append(
+            f"the watched jobs of {idle} used no CPU time: they have no job efficiency to compare, "
+            "and the job rate of a watch means nothing; see their reports for what they waited for"
+        )
     if a.provenance != b.provenance:
         warnings.append(
             f"A is {a.provenance_text}, B is {b.provenance_text}: compared because it was forced"
@@ -221,6 +228,13 @@ class _Cells:
         return str(least) if least == most else f"{least} to {most}"
 
     @property
+    def only_slept(self) -> bool:
+        """Whether these are jobs of a watch that used no CPU time."""
+        return self.records.watched and not any(
+            value > 0 for value in self.metrics.get(EFFICIENCY, ())
+        )
+
+    @property
     def provenance_text(self) -> str:
         return " and ".join(self.provenance)
 
@@ -230,13 +244,19 @@ class _Cells:
 
 
 def _pairs(cell: str, a: _Cells, b: _Cells, wanted: str | None) -> list[_Pair]:
-    """Return the reported metrics of a cell that both result sets have."""
+    """Return the reported metrics of a cell that both result sets have.
+
+    A job of a watch counts in every window, so that its job rate means nothing.
+    """
     at: Any = a.cells[cell]
     mine: Any = a.metrics.iloc[at]
     headline = headline_metric(wanted, mine)
     secondary = secondary_metrics(headline, mine) if headline else []
     found: list[_Pair] = []
+    of_watch = a.records.watched or b.records.watched
     for metric in [headline, *secondary]:
+        if of_watch and metric == JOB_RATE:
+            continue
         if metric is not None and metric in b.metrics:
             one, other = a.side(metric, cell), b.side(metric, cell)
             if len(one.values) and len(other.values):

@@ -11,7 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.analysis.compare import cells_of, comparable_rows, environment_differences, mean_of
+from headrace.analysis.compare import (
+    JOB_RATE,
+    cells_of,
+    comparable_rows,
+    environment_differences,
+    mean_of,
+)
 from headrace.analysis.environment import flat
 from headrace.analysis.find import FindOptions
 from headrace.analysis.findings import Difference, EnvironmentDifference, Estimate
@@ -175,6 +181,8 @@ def _values(
         main = headline_metric(None, mine)
         metrics.update(dict.fromkeys([main, *secondary_metrics(main, mine)] if main else []))
         name = headline_metric(options.metric, mine)
+        if records.watched and name == JOB_RATE:
+            continue
         if name is None or (wanted is not None and name != wanted):
             continue
         numbers = mine[name].to_numpy()

@@ -62,7 +62,7 @@ def headline(comparison: Comparison) -> list[str]:
     """Return the answer: how many cells differ, by metric, and the largest difference of each
     metric."""
     if not comparison.differences:
-        return ["The two result sets have no cell in common, so nothing can be compared."]
+        return ["No metric has a value in both result sets, so nothing can be compared."]
     sentences: list[str] = []
     for name in dict.fromkeys(d.metric for d in comparison.differences):
         mine = [d for d in comparison.differences if d.metric == name]

@@ -17,6 +17,7 @@ from headrace.profiles.summary import is_read
 from headrace.system.direct_reads import ALIGNMENT, timed_direct_reads
 from headrace.verdict.calls import counted_once_ns, jumps, waited
 from headrace.verdict.observation import StoragePlace
+from headrace.verdict.writes import waited_once_ns
 
 _LEAST = 20
 """So many waits make a mean."""
@@ -43,6 +44,8 @@ class ReadTimes:
     direct_s: float | None = None
     """A direct read in order, of `direct_bytes` on average: nothing is read ahead of it."""
     direct_bytes: float = 0.0
+    own_random: bool = False
+    """`random_s` is of reads that were made after the program: it makes hardly any."""
     own_reads: int = 0
     """Reads that were made to learn it, after the program."""
 
@@ -55,12 +58,13 @@ def recorded_times(
     `read_ahead_bytes`: of their device. So much and more comes at once after a wait, and is then
     read as fast as it can be copied.
     """
-    steps = recording.steps.take(is_read(recording.steps) & np.isin(recording.steps.file, files))
+    kept = replace(recording, steps=recording.steps.take(np.isin(recording.steps.file, files)))
+    reads = is_read(kept.steps)
+    steps = kept.steps.take(reads)
     slow, jumped = waited(steps, recording.files), jumps(steps)
     direct = np.array([file.direct for file in recording.files] or [False])[steps.file]
     # They are simulated one after the other, also those that several threads made at once.
-    once = np.zeros(len(steps), np.float64)
-    once[slow] = counted_once_ns(steps.start_ns[slow], steps.end_ns[slow])
+    once = waited_once_ns(kept)[reads]
     found = ReadTimes()
     chosen = slow & jumped
     if int(chosen.sum()) >= _LEAST:
@@ -79,7 +83,7 @@ def recorded_times(
             direct_s=float(lasted.mean()) * 1e-9,
             direct_bytes=float(steps.length[chosen].mean()),
         )
-    return replace(found, rate_bytes_per_s=_rate(recording, steps, read_ahead_bytes))
+    return replace(found, rate_bytes_per_s=_rate(kept, steps, read_ahead_bytes))
 
 
 class _Stretches(NamedTuple):
@@ -105,8 +109,13 @@ def _rate(recording: Recording, steps: Steps, read_ahead_bytes: int) -> float | 
     if sum(len(each.bytes) for each in found) < _LEAST:
         return None
     begin, end, moved, is_first = (np.concatenate(each) for each in zip(*found, strict=True))
-    # Files that are read at the same time share it.
-    elapsed = counted_once_ns(begin, end)
+    # Files that are read at the same time share it, and writes that wait meanwhile.
+    others = recording.steps.take(
+        ~is_read(recording.steps) & waited(recording.steps, recording.files)
+    )
+    elapsed = counted_once_ns(
+        np.concatenate([begin, others.start_ns]), np.concatenate([end, others.end_ns])
+    )[: len(begin)]
     edges = np.flatnonzero(is_first)
     moved, elapsed = np.add.reduceat(moved, edges), np.add.reduceat(elapsed, edges)
     rates = moved / np.maximum(elapsed, 1.0) * 1e9
@@ -152,6 +161,7 @@ def completed(times: ReadTimes, path: Path, place: StoragePlace) -> ReadTimes:
                 random_s=float(np.mean(lasted)),
                 random_bytes=float(ALIGNMENT),
                 random_copied=0.0,
+                own_random=True,
                 own_reads=times.own_reads + len(lasted),
             )
         if times.rate_bytes_per_s is None:

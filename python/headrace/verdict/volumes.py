@@ -63,8 +63,8 @@ def present_volume(
 
     Raises HeadraceError when nothing was measured.
     """
-    if writes.most and writes.known:
-        return _for_writes(place, times, writes)
+    if (writes.most or writes.some) and writes.known:
+        return _for_writes(place, times, writes, copy_bytes_per_s)
     if times.random_s is None and times.rate_bytes_per_s is None:
         done = "write" if writes.most else "read"
         raise HeadraceError(f"it waited too seldom to tell what its storage takes for a {done}")
@@ -74,12 +74,11 @@ def present_volume(
         "read_ahead_bytes": place.read_ahead_bytes or READ_AHEAD,
     }
     disk = _is_disk(place, times)
-    access_s, rate = _access(times, _USUAL_DISK if disk else _USUAL_OTHER, copy_bytes_per_s)
     if disk:
-        made["storage"] = storage(_disk(access_s, rate))
+        made["storage"] = storage(_disk(*_access(times, _USUAL_DISK, copy_bytes_per_s)))
         return made
-    if times.direct_s is not None:
-        access_s, rate = _of_direct_reads(times, access_s)
+    ahead_bytes = place.read_ahead_bytes or READ_AHEAD
+    access_s, rate = _of_reads(times, _USUAL_OTHER, copy_bytes_per_s, ahead_bytes)
     made["max_request_bytes"] = LARGEST_REQUEST
     read_ns = round(max(1e-6, access_s) * 1e9)
     made["ideal"] = {
@@ -107,6 +106,18 @@ def _access(times: ReadTimes, usual: _Usual, copy_bytes_per_s: float) -> tuple[f
     return read_s - times.random_bytes / rate, rate
 
 
+def _of_reads(
+    times: ReadTimes, usual: _Usual, copy_bytes_per_s: float, ahead_bytes: int
+) -> tuple[float, float]:
+    """Return the answer time and the rate of storage that answers each request."""
+    access_s, rate = _access(times, usual, copy_bytes_per_s)
+    if times.direct_s is not None:
+        return _of_direct_reads(times, access_s)
+    if times.rate_bytes_per_s is not None:
+        return _of_read_ahead(times, access_s, rate, ahead_bytes)
+    return access_s, rate
+
+
 def _of_direct_reads(times: ReadTimes, access_s: float) -> tuple[float, float]:
     """Return the answer time and the rate with which direct reads in order take their own time:
     storage that is no disk answers each."""
@@ -117,34 +128,58 @@ def _of_direct_reads(times: ReadTimes, access_s: float) -> tuple[float, float]:
     return access_s, times.direct_bytes / (direct_s - access_s)
 
 
-def _for_writes(place: StoragePlace, times: ReadTimes, writes: WriteTimes) -> VolumeSpec:
+def _of_read_ahead(
+    times: ReadTimes, access_s: float, rate: float, ahead_bytes: int
+) -> tuple[float, float]:
+    """Return the answer time and the rate with which reads in order take their own time: what is
+    read ahead at once has one answer, whose time is in the measured rate."""
+    piece_s = ahead_bytes / (times.rate_bytes_per_s or rate)
+    read_s = access_s + times.random_bytes / rate
+    if 2 * times.random_bytes > ahead_bytes:
+        return access_s, rate
+    if read_s <= _ANSWER_MOST * piece_s:
+        rate = (ahead_bytes - times.random_bytes) / (piece_s - read_s)
+        return max(0.0, read_s - times.random_bytes / rate), rate
+    if times.random_s is not None and not times.own_random:
+        return access_s, rate  # it makes both kinds of reads
+    # The storage has several requests at once, or nothing is known of its answer.
+    access_s = _ANSWER_MOST * piece_s
+    return access_s, ahead_bytes / (piece_s - access_s)
+
+
+def _for_writes(
+    place: StoragePlace, times: ReadTimes, writes: WriteTimes, copy_bytes_per_s: float
+) -> VolumeSpec:
     """Return storage that takes so long for each write and flush, whatever kind of drive it is.
 
     Without a rate the transfer takes no time of its own: it is in the time of small calls.
     """
     usual = _USUAL_DISK if _is_disk(place, times) else _USUAL_OTHER
-    read_rate = usual.rate_bytes_per_s if times.rate_bytes_per_s is None else times.rate_bytes_per_s
+    ahead_bytes = place.read_ahead_bytes or READ_AHEAD
+    access_s, read_rate = _of_reads(times, usual, copy_bytes_per_s, ahead_bytes)
     rate = writes.rate_bytes_per_s or math.inf
-    read_s = usual.random_s if times.random_s is None else times.random_s
     sync_s, write_s = 0.0, _WRITE_S
     if writes.sync_s is not None:
         sync_s = max(0.0, writes.sync_s - writes.sync_bytes / rate)
         write_s = min(_WRITE_S, _WRITE_OF_SYNC * sync_s)
     if writes.direct_s is not None:
         write_s = max(0.0, writes.direct_s - CALL_S - writes.direct_bytes / rate)
-    return {
+    made: VolumeSpec = {
         "name": "data",
         "filesystem": filesystem("ext4"),
-        "read_ahead_bytes": place.read_ahead_bytes or READ_AHEAD,
+        "read_ahead_bytes": ahead_bytes,
         "ideal": {
             "capacity_bytes": 1 << 42,
-            "read_ns": round(max(1e-6, read_s - times.random_bytes / read_rate) * 1e9),
+            "read_ns": round(max(1e-6, access_s) * 1e9),
             "write_ns": round(write_s * 1e9),
             "flush_ns": round(max(0.0, sync_s - _WRITES_OF_SYNC * write_s) * 1e9),
             "read_bytes_per_s": read_rate,
             "write_bytes_per_s": writes.rate_bytes_per_s or 0.0,
         },
     }
+    if not writes.most:
+        made["max_request_bytes"] = LARGEST_REQUEST
+    return made
 
 
 def _is_disk(place: StoragePlace, times: ReadTimes) -> bool:

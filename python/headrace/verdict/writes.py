@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from headrace.profiles.steps import Ints, Op, Recording, Steps
+from headrace.profiles.steps import Ints, Op, Recording
 from headrace.profiles.summary import is_read
 from headrace.profiles.synchronous import explicit, sync_calls, synchronous_writes
 from headrace.verdict.calls import counted_once_ns, waited
@@ -32,6 +32,7 @@ decides, whatever the copy takes."""
 _COPY_RATES = (0.3e9, 8e9)
 """Bounds of the rate of copies: assumption."""
 _MOSTLY = 0.5
+_SOME = 0.1
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class WriteTimes:
     """Large writes and syncs."""
     most: bool = False
     """The program waits for writes and syncs more than for reads."""
+    some: bool = False
+    """It waits for them for a tenth of its waits or more."""
 
     @property
     def known(self) -> bool:
@@ -74,19 +77,22 @@ class _Calls:
 def recorded_writes(recording: Recording, files: Sequence[int]) -> WriteTimes:
     """Return what the program's own writes and syncs of these files show.
 
-    Time in which threads wait for several syncs counts once.
+    They are simulated one after the other: time in which several calls wait counts once.
     """
     chosen = np.isin(recording.steps.file, files)
     kept = replace(recording, steps=recording.steps.take(chosen))
     steps = kept.steps
     waits = sync_calls(kept) & waited(steps, recording.files) & ~shared_syncs(kept)
-    syncs, direct = _syncs(kept).take(waits), _direct(kept)
+    once_ns = waited_once_ns(kept)
+    calls_ns = np.rint(once_ns).astype(np.int64)
+    syncs = _Calls(_moved(kept), calls_ns).take(waits)
+    direct = _Calls(steps.length, calls_ns).take(_is_direct(kept))
     found, answer_ns = WriteTimes(), 0.0
     small = syncs.take(syncs.moved < _LARGE)
     if len(small.moved) >= LEAST:
         answer_ns = float(small.lasted_ns.mean())
         found = WriteTimes(sync_s=answer_ns * 1e-9, sync_bytes=float(small.moved.mean()))
-    rate = _rate([syncs.without(answer_ns), direct, _throttled(kept)])
+    rate = _rate([syncs.without(answer_ns), direct, _throttled(kept, once_ns)])
     found = replace(found, rate_bytes_per_s=rate)
     small = direct.take(direct.moved < _LARGE)
     if len(small.moved) >= LEAST:
@@ -94,20 +100,27 @@ def recorded_writes(recording: Recording, files: Sequence[int]) -> WriteTimes:
         found = replace(found, direct_s=mean_s, direct_bytes=float(small.moved.mean()))
     lasted = (steps.end_ns - steps.start_ns) * waited(steps, recording.files)
     writes = np.isin(steps.op, (Op.WRITE, Op.SYNC))
-    return replace(found, most=bool(lasted[writes].sum() > lasted[is_read(steps)].sum()))
+    in_writes_ns, in_reads_ns = int(lasted[writes].sum()), int(lasted[is_read(steps)].sum())
+    some = in_writes_ns > _SOME * (in_writes_ns + in_reads_ns)
+    return replace(found, most=in_writes_ns > in_reads_ns, some=some)
 
 
-def _syncs(recording: Recording) -> _Calls:
-    """Return for each step, if it is a sync, the bytes that were written to its file since the sync
-    before, and how long it lasted after all others that had begun before it."""
-    steps = recording.steps
-    lasted_ns = np.zeros(len(steps), np.int64)
-    waits = sync_calls(recording) & waited(steps, recording.files) & ~shared_syncs(recording)
-    at = np.flatnonzero(waits)
+def waited_once_ns(recording: Recording) -> npt.NDArray[np.float64]:
+    """Return for each call how long it waited for storage, if calls are made one after the other:
+    time in which calls of several threads wait, whatever they do, is shared among them.
+
+    A sync lasts from the end of all others that had begun before it.
+    """
+    steps, found = recording.steps, np.zeros(len(recording.steps), np.float64)
+    slow, shared = waited(steps, recording.files), shared_syncs(recording)
+    begin_ns = steps.start_ns.copy()
+    at = np.flatnonzero(sync_calls(recording) & slow & ~shared)
     at = at[np.argsort(steps.start_ns[at], kind="stable")]
     reached = np.append(0, np.maximum.accumulate(steps.end_ns[at]))[:-1]
-    lasted_ns[at] = np.maximum(0, steps.end_ns[at] - np.maximum(steps.start_ns[at], reached))
-    return _Calls(_moved(recording), lasted_ns)
+    begin_ns[at] = np.minimum(steps.end_ns[at], np.maximum(steps.start_ns[at], reached))
+    chosen = (slow & ~shared) | _is_direct(recording)
+    found[chosen] = counted_once_ns(begin_ns[chosen], steps.end_ns[chosen])
+    return found
 
 
 def _moved(recording: Recording) -> Ints:
@@ -152,7 +165,7 @@ def without_shared_syncs(recording: Recording) -> Recording:
 
 def copy_rate(recording: Recording) -> float | None:
     """Return the bytes per second of writes into the page cache; None without large ones."""
-    steps = _buffered(recording)
+    steps = recording.steps.take(_is_buffered(recording))
     steps = steps.take((steps.length >= _COPY_LEAST) & (steps.end_ns > steps.start_ns))
     if int(steps.length.sum()) < _TRANSFERRED_LEAST:
         return None
@@ -163,31 +176,29 @@ def copy_rate(recording: Recording) -> float | None:
     return float(np.clip(rates[order[at]], *_COPY_RATES))
 
 
-def _buffered(recording: Recording) -> Steps:
-    """Return the writes into the page cache that are no syncs."""
+def _is_buffered(recording: Recording) -> npt.NDArray[np.bool_]:
+    """Return which steps are writes into the page cache that are no syncs."""
     steps = recording.steps
     past_cache = np.array([file.direct for file in recording.files] or [False])[steps.file]
-    return steps.take((steps.op == Op.WRITE) & ~past_cache & ~synchronous_writes(recording))
+    return (steps.op == Op.WRITE) & ~past_cache & ~synchronous_writes(recording)
 
 
-def _direct(recording: Recording) -> _Calls:
-    """Return the writes past the page cache that are no syncs. They are simulated one after the
-    other: time in several of them is shared among them."""
+def _is_direct(recording: Recording) -> npt.NDArray[np.bool_]:
+    """Return which steps are writes past the page cache that are no syncs."""
     steps = recording.steps
     past_cache = np.array([file.direct for file in recording.files] or [False])[steps.file]
-    chosen = (steps.op == Op.WRITE) & past_cache & ~synchronous_writes(recording)
-    made = steps.take(chosen)
-    lasted = counted_once_ns(made.start_ns, made.end_ns)
-    return _Calls(made.length, np.rint(lasted).astype(np.int64))
+    return (steps.op == Op.WRITE) & past_cache & ~synchronous_writes(recording)
 
 
-def _throttled(recording: Recording) -> _Calls:
+def _throttled(recording: Recording, once_ns: npt.NDArray[np.float64]) -> _Calls:
     """Return the time between buffered writes that waited, and the bytes written in it.
+    `once_ns`: how long each call waited, without what others have of it.
 
     The kernel lets a program that has too many dirty pages write as fast as the drive does. Where
     the wait is less than half of the time between two waits, something else held the write up.
     """
-    writes = _buffered(recording)
+    chosen = _is_buffered(recording)
+    writes, once_ns = recording.steps.take(chosen), once_ns[chosen]
     slow = np.flatnonzero(waited(writes, recording.files))
     if len(slow) <= LEAST:
         return _Calls(np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -195,6 +206,7 @@ def _throttled(recording: Recording) -> _Calls:
     moved = np.diff(np.cumsum(writes.length)[slow])
     lasted = (writes.end_ns - writes.start_ns)[slow[1:]]
     waits = lasted > _MOSTLY * elapsed
+    elapsed = elapsed - lasted + np.rint(once_ns[slow[1:]]).astype(np.int64)
     found = _Calls(moved[waits], elapsed[waits])
     # Pieces of a stream: together they are one large call.
     return _Calls(found.moved.sum(keepdims=True), found.lasted_ns.sum(keepdims=True))

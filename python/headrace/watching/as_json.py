@@ -69,6 +69,7 @@ def _group(use: GroupUse) -> dict[str, object]:
 def _used(used: Used) -> dict[str, object]:
     ledger, moved = used.ledger, used.moved
     on_cpu_s, wait_cpu_s, block_s, network_s, memory_s, other_s = ledger.parts_s
+    least_s, most_s = ledger.waits_bounds_s
     read, written = moved.read, moved.written
     return {
         "wall_s": ledger.wall_s,
@@ -88,6 +89,8 @@ def _used(used: Used) -> dict[str, object]:
         ]
         if ledger.waits_s
         else [],
+        "waits_least_s": least_s,
+        "waits_most_s": most_s,
         "idle": ledger.idle_s,
         "efficiency": used.cpu_s / ledger.wall_s if ledger.wall_s else None,
         "samples": used.samples,

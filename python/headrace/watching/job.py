@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections import Counter
@@ -11,10 +12,11 @@ from headrace.probes.ledger import of_processes
 from headrace.system.accounting import NS_PER_TICK, Times, possible
 from headrace.system.taskstats import TaskDelays, TaskstatsSocket
 from headrace.watching.awake import AwakeSamples
+from headrace.watching.estimate import WaitEstimate, shared_out
 from headrace.watching.finders import FoundJob
 from headrace.watching.group_memory import GroupMemory
 from headrace.watching.group_places import GroupProcesses
-from headrace.watching.ledger import State, WaitEstimate
+from headrace.watching.ledger import State
 from headrace.watching.own_groups import GroupUse, OwnGroups
 from headrace.watching.process import (
     NOTHING,
@@ -25,6 +27,7 @@ from headrace.watching.process import (
     timed,
 )
 from headrace.watching.sources import lacks, sources
+from headrace.watching.together import SeenThread, ThreadCpu, TogetherLooks
 from headrace.watching.used import JobSample, Used
 
 _NONE: frozenset[int] = frozenset()
@@ -51,8 +54,12 @@ class JobMeter:
         self.processes: dict[int, ProcessReader] = {}
         self.states: Counter[State] = Counter()
         """Samples of sleeping threads since the last look."""
-        self._running_samples = 0
+        self._looks = 0
+        """Samples since the last look: moments at which its threads were seen."""
         self._awake = AwakeSamples()
+        self._thread_cpu = ThreadCpu()
+        self._together: TogetherLooks | None = None
+        """None while only one thread was seen at a moment."""
         self.still = True
         """Whether no thread ran before the last look: they may be stopped."""
         self._taskstats = taskstats
@@ -131,13 +138,31 @@ class JobMeter:
         if found:
             self.join(found)
 
-    def add_sample(self, state: State, moment: int, *, running: bool = False) -> None:
-        """Count what a thread did. `moment`: a number, equal for samples taken at once."""
-        self._awake.add(moment, awake=running)
-        if running:
-            self._running_samples += 1
-        else:
-            self.states[state] += 1
+    def list_threads(self) -> None:
+        """Note the threads that it has now, before they are seen."""
+        threads = [thread for reader in self.processes.values() for thread in reader.threads]
+        if self._together is not None or len(threads) > 1:
+            self._look_together()
+            self._thread_cpu.begin(threads)
+
+    def add_look(self, seen: Sequence[SeenThread], moment: int) -> None:
+        """Count what threads did at one moment. `moment`: a number, equal for looks taken at once
+        at several jobs."""
+        if len(seen) > 1:  # perhaps with a child that no look at counters has found
+            self._look_together()
+        for each in seen:
+            self._awake.add(moment, awake=each.running)
+            if not each.running:
+                self.states[each.state] += 1
+        self._looks += 1
+        if self._together is not None:
+            self._together.add(seen)
+
+    def _look_together(self) -> None:
+        """Begin to share the wall time among threads, if that is not done yet."""
+        if self._together is None:
+            cpus, recent_ns = _cpus_of(self.processes), self._thread_cpu.recent_ns
+            self._together = TogetherLooks(cpus, recent_ns, self._looks, self.states)
 
     # -- looks --
 
@@ -171,7 +196,7 @@ class JobMeter:
                 self._refaults_seen = True
                 last.blame_memory(refaults)
         self._readings, self._last_ns = now, now_ns
-        self.still = not last.spent.run_ns
+        self.still = not last.spent.cpu_ns
         return self._sample(last, group)
 
     def _take(
@@ -215,7 +240,7 @@ class JobMeter:
         total = self._total = self._total.plus(last)
         if self.states:
             self.states.clear()
-        self._running_samples = 0
+        self._looks = 0
         by_kernel, readings = self._by_kernel, self._readings.values()
         self._tell(readings, by_kernel)
         return JobSample(
@@ -275,16 +300,14 @@ class JobMeter:
         return True
 
     def _share_out(self, last: Used, spent: Times, memory_ns: int, lived_ns: int) -> None:
-        """Share out the time asleep by samples."""
+        """Share out the time asleep by samples, and the wall time among threads."""
         if self._misplaced:
             spent = self._awake.believed(spent, lived_ns)
-        waits = self._estimate.waits(spent, memory_ns, lived_ns, self.states)
-        shared = last.spent
-        shared.run_ns, shared.wait_cpu_ns = spent.run_ns, spent.wait_cpu_ns
-        shared.waits_ns, shared.variance_ns2 = waits.sampled, waits.variance_ns2
-        shared.yielding_ns = waits.yielding
+        together = self._together.settle() if self._together is not None else None
+        waits = self._estimate.waits(spent, memory_ns, lived_ns, self.states, together)
+        last.spent = shared_out(last.spent.wall_ns, spent, waits, together)
         last.counted_ns = waits.counted
-        last.samples = waits.samples + self._running_samples
+        last.samples = self._looks
 
     def _add_times(
         self,
@@ -428,6 +451,14 @@ def _pair(
     ((pid, reading),) = now.items()
     earlier = before.get(pid)
     return None if earlier is None else (earlier, reading)
+
+
+def _cpus_of(pids: Iterable[int]) -> int:
+    """Return the number of CPUs on which the processes of a job may run."""
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            return len(os.sched_getaffinity(pid))
+    return os.cpu_count() or 1
 
 
 def _boot_offset_ns() -> int:

@@ -2,24 +2,19 @@
 
     wall = on CPU + waiting for a CPU + block I/O + network storage + memory + other
 
-Counts are summed over threads. What threads count together beyond the wall time is cut off
-proportionally, as in the ledger of studies (`probes/ledger.py`). What is missing to the wall time
-is `other`. Threads that wait for one of several things (a poll of connections), sleep, or wait for
-another thread or program, do so all the time in many programs while others work: they only tell
-what this rest is.
+At each moment the threads that do something share the wall time (`together.py`). What they count
+together beyond the wall time is an error of samples, and is cut off proportionally. What is missing
+to the wall time is `other`. Threads that wait for one of several things (a poll of connections),
+sleep, or wait for another thread or program, do so all the time in many programs while others work:
+they only tell what this rest is.
 """
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
-
-from headrace.system.accounting import Times
 
 
 class StorageWait(NamedTuple):
@@ -73,16 +68,25 @@ def take_away(waits: dict[StorageWait, float], less: Mapping[StorageWait, float]
 
 
 class Spent(msgspec.Struct):
-    """What the threads of a job did in an interval, in ns summed over threads."""
+    """What the threads of a job did in an interval, in ns.
+
+    Where several did something at once, each has a part of the time (`together.py`).
+    """
 
     wall_ns: int = 0
-    run_ns: int = 0
-    wait_cpu_ns: int = 0
+    run_ns: float = 0
+    wait_cpu_ns: float = 0
     waits_ns: dict[StorageWait, float] = {}
     variance_ns2: float = 0.0
     """Variance of the sum of `waits_ns` that comes from sampling."""
     yielding_ns: dict[StorageWait, float] = {}
-    """Of the kinds in `YIELDING`."""
+    """Of the kinds in `YIELDING`, summed over threads."""
+    cpu_ns: int = 0
+    """CPU time, summed over threads."""
+    beside_ns: float = 0.0
+    """Time in which threads ran while others waited for what the ledger names."""
+    beside_counted_ns: float = 0.0
+    """What is in `waits_ns` of that time."""
 
     def plus(self, other: Spent) -> Spent:
         """Return the sum with another interval; both stay as they are."""
@@ -93,6 +97,9 @@ class Spent(msgspec.Struct):
             summed(self.waits_ns, other.waits_ns),
             self.variance_ns2 + other.variance_ns2,
             summed(self.yielding_ns, other.yielding_ns),
+            self.cpu_ns + other.cpu_ns,
+            self.beside_ns + other.beside_ns,
+            self.beside_counted_ns + other.beside_counted_ns,
         )
 
     def add(self, other: Spent) -> None:
@@ -107,6 +114,9 @@ class Spent(msgspec.Struct):
             for wait, amount in other.yielding_ns.items():
                 self.yielding_ns[wait] = self.yielding_ns.get(wait, 0.0) + amount
         self.variance_ns2 += other.variance_ns2
+        self.cpu_ns += other.cpu_ns
+        self.beside_ns += other.beside_ns
+        self.beside_counted_ns += other.beside_counted_ns
 
     def remove(self, other: Spent) -> None:
         """Subtract an interval that was added."""
@@ -119,6 +129,9 @@ class Spent(msgspec.Struct):
             take_away(self.yielding_ns, other.yielding_ns)
         if other.variance_ns2:
             self.variance_ns2 = max(0.0, self.variance_ns2 - other.variance_ns2)
+        self.cpu_ns -= other.cpu_ns
+        self.beside_ns = max(0.0, self.beside_ns - other.beside_ns)
+        self.beside_counted_ns = max(0.0, self.beside_counted_ns - other.beside_counted_ns)
 
     @property
     def lost_s(self) -> float:
@@ -160,6 +173,8 @@ class Spent(msgspec.Struct):
             waits_s=waits_s,
             uncertainty_s=self.variance_ns2**0.5 * (scale or 1e-9),
             idle_s=idle_s,
+            beside_s=self.beside_ns / 1e9,
+            beside_counted_s=self.beside_counted_ns * (scale or 1e-9),
         )
 
     def _explained_s(self, rest_ns: float) -> Iterator[tuple[StorageWait, float]]:
@@ -192,6 +207,18 @@ class JobLedger(msgspec.Struct, frozen=True):
     """Standard uncertainty of the sum of `waits_s`, as far as it comes from sampling."""
     idle_s: dict[str, float] = {}
     """Parts of `other_s` that samples name: `timer`, `locks`, `events`, `pipe` …"""
+    beside_s: float = 0.0
+    """Time in which threads ran while others waited for storage, memory or a server."""
+    beside_counted_s: float = 0.0
+    """What of it is in `waits_s`."""
+
+    @property
+    def waits_bounds_s(self) -> tuple[float, float]:
+        """How long nothing but waits for storage, memory and servers held the job up, at least and
+        at most: whether a thread that runs needs what another one waits for cannot be seen."""
+        waited_s = sum(self.waits_s.values())
+        alone_s = max(0.0, waited_s - self.beside_counted_s)
+        return alone_s, max(waited_s, min(self.wall_s, alone_s + self.beside_s))
 
     @property
     def by_kind_s(self) -> dict[str, float]:
@@ -267,111 +294,3 @@ def name(wait: StorageWait) -> str:
     """Return what a wait is for, for people."""
     unknown = {"block": "block I/O", "network": "network", "memory": "memory"}
     return wait.place or unknown[wait.kind]
-
-
-class Waits(msgspec.Struct):
-    """The waits of an interval, in ns summed over threads, by both methods."""
-
-    sampled: dict[StorageWait, float] = {}
-    variance_ns2: float = 0.0
-    """Variance of the sum of `sampled`."""
-    counted: dict[StorageWait, float] = {}
-    """As the kernel counts them, where it does: block I/O and what memory costs. Other waits are
-    those of `sampled`."""
-    yielding: dict[StorageWait, float] = {}
-    """Of the kinds in `YIELDING`, from samples alone."""
-    samples: int = 0
-    """Of sleeping threads."""
-
-
-@dataclass
-class WaitEstimate:
-    """Turns samples of states into time. Keeps what it cannot tell yet for the next interval."""
-
-    _asleep_ns: float = 0.0
-    _seen: Counter[StorageWait] = field(default_factory=Counter[StorageWait])
-    """Samples of waits that the kernel counts, of all intervals: they tell the place of waits in
-    an interval without samples."""
-    _by_samples_ns: float = 0.0
-    _by_kernel_ns: float = 0.0
-    _variance_ns2: float = 0.0
-    _lived_ns: float = 0.0
-
-    def waits(
-        self, spent: Times, memory_ns: int, lived_ns: int, states: Mapping[State, int]
-    ) -> Waits:
-        """Return the waits of an interval.
-
-        `spent` with `memory_ns`: what the kernel counted; `lived_ns`: lifetimes of the threads
-        within the interval; `states`: samples of sleeping threads.
-        """
-        self._asleep_ns += max(0, lived_ns - spent.run_ns - spent.wait_cpu_ns)
-        self._lived_ns += lived_ns
-        made = Waits()
-        if not states:  # many jobs at most looks
-            self._by_kernel_ns += spent.wait_block_ns
-            if spent.wait_block_ns:
-                self._count(made.counted, {}, spent.wait_block_ns, memory_ns)
-            return made
-        samples = made.samples = sum(states.values())
-        places: dict[StorageWait, int] = {}
-        named = 0
-        for state, number in states.items():
-            if state.wait is not None:
-                amount = self._asleep_ns * number / samples
-                if state.wait.kind in YIELDING:
-                    made.yielding[state.wait] = amount
-                    named += number if state.wait.kind == "poll" else 0
-                    continue
-                named += number
-                made.sampled[state.wait] = made.sampled.get(state.wait, 0.0) + amount
-                if state.counted:
-                    places[state.wait] = places.get(state.wait, 0) + number
-                else:
-                    made.counted[state.wait] = made.counted.get(state.wait, 0.0) + amount
-        if named:
-            share = named / samples
-            made.variance_ns2 = self._asleep_ns**2 * share * (1 - share) / samples
-        if places or spent.wait_block_ns:
-            self._compare(sum(places.values()) / samples, samples, spent)
-            self._count(made.counted, places, spent.wait_block_ns, memory_ns)
-        self._asleep_ns = 0.0
-        return made
-
-    def _count(
-        self,
-        counted: dict[StorageWait, float],
-        places: Mapping[StorageWait, int],
-        block_ns: int,
-        memory_ns: int,
-    ) -> None:
-        """Add block I/O as the kernel counts it, at the places that samples show."""
-        if places:
-            self._seen.update(places)
-        if not block_ns:
-            return
-        memory = min(memory_ns, block_ns)
-        at = places or self._seen or {UNKNOWN_STORAGE: 1}
-        total = sum(at.values())
-        for wait, number in at.items():
-            amount = (block_ns - memory) * number / total
-            if amount:
-                counted[wait] = counted.get(wait, 0.0) + amount
-        if memory:
-            lacking = StorageWait("memory", "")
-            counted[lacking] = counted.get(lacking, 0.0) + memory
-
-    def _compare(self, share: float, samples: int, spent: Times) -> None:
-        self._by_samples_ns += self._asleep_ns * share
-        self._variance_ns2 += self._asleep_ns**2 * share * (1 - share) / samples
-        self._by_kernel_ns += spent.wait_block_ns
-
-    @property
-    def consistent(self) -> bool:
-        """Whether samples agree with what the kernel counts, within four standard deviations.
-
-        They do not where delay accounting was switched on after the processes began, nor where the
-        kernel loses waits (see `system.accounting.possible`).
-        """
-        allowed_ns = 4 * math.sqrt(self._variance_ns2) + 0.02 * self._lived_ns
-        return abs(self._by_samples_ns - self._by_kernel_ns) <= allowed_ns

@@ -1,7 +1,7 @@
 """Samples of the states of threads, of each job as often as of any other.
 
-A wake-up of the watch costs as much as ten samples, so it takes several samples of different
-threads at once where there are many.
+A wake-up of the watch costs as much as ten samples, so it takes samples of several jobs at once
+where there are many.
 """
 
 from __future__ import annotations
@@ -10,15 +10,21 @@ import contextlib
 import os
 import random
 from collections.abc import Iterable, Iterator
-from itertools import cycle
+from dataclasses import dataclass
+from itertools import cycle, islice
 
 from headrace.watching.job import JobMeter
 from headrace.watching.ledger import State
 from headrace.watching.process import ProcessReader
 from headrace.watching.states import RUNNING, StateReader
+from headrace.watching.together import SeenThread
 
 _WAKE_UPS_PER_S = 2.0
-"""With many threads."""
+"""With many jobs."""
+_THREADS_MOST = 32
+"""Threads of a job that are looked at in one sample of it."""
+_THREADS_AS_ONE = 4
+"""A sample of so many further threads counts as one more."""
 _MOST_CHILDREN = 16
 """Children of a process that are looked at in one sample of it."""
 _DEEPEST = 5
@@ -28,11 +34,24 @@ Thread = tuple[int, ProcessReader, int]
 """Process, its files, and the thread."""
 
 
+@dataclass
+class _Turns:
+    """What the samples of one job take."""
+
+    job: JobMeter
+    threads: Iterator[Thread]
+    at_once: int
+    """Threads that are looked at in one sample."""
+    cost: int
+    """Samples of one thread that cost as much."""
+    credit: float
+
+
 class ThreadSamples:
-    """Takes samples of the threads that were listed last."""
+    """Takes samples of the threads that were listed last: of a job all threads at one moment."""
 
     def __init__(self, states: StateReader, per_s: float, chance: random.Random) -> None:
-        """`per_s`: samples of all jobs together."""
+        """`per_s`: samples of all jobs together, of one thread each; fewer of more threads."""
         self._states = states
         self._per_s = per_s
         self._chance = chance
@@ -44,9 +63,9 @@ class ThreadSamples:
         """Number of the wake-up: samples of one are taken at once."""
         self._listed: tuple[list[ProcessReader], list[tuple[int, ...]]] = ([], [])
         """The processes, with the threads of each."""
-        self._turns: Iterator[tuple[JobMeter, Iterator[Thread]]] = iter(())
+        self._turns: Iterator[_Turns] = iter(())
         self._at_once = 0
-        """Samples of different threads that one wake-up can have."""
+        """What one wake-up can take without a second sample of a job."""
 
     def list_threads(self, jobs: Iterable[JobMeter]) -> None:
         """List the threads of jobs anew, in another order, where they have changed."""
@@ -56,8 +75,7 @@ class ThreadSamples:
         if listed == self._listed:
             return
         self._listed = listed
-        turns: list[tuple[JobMeter, Iterator[Thread]]] = []
-        fewest = 0
+        turns: list[_Turns] = []
         for job in jobs:
             threads = [
                 (pid, reader, thread)
@@ -65,12 +83,15 @@ class ThreadSamples:
                 for thread in reader.threads
             ]
             if threads:
+                job.list_threads()
                 self._chance.shuffle(threads)
-                turns.append((job, cycle(threads)))
-                fewest = min(fewest or len(threads), len(threads))
+                at_once = min(len(threads), _THREADS_MOST)
+                cost = round(1 + (at_once - 1) / _THREADS_AS_ONE)
+                credit = -self._chance.uniform(0, cost)
+                turns.append(_Turns(job, cycle(threads), at_once, cost, credit))
         self._chance.shuffle(turns)
         self._turns = cycle(turns)
-        self._at_once = len(turns) * fewest
+        self._at_once = len(turns) * min([each.cost for each in turns], default=0)
 
     @property
     def pause_s(self) -> float:
@@ -87,21 +108,30 @@ class ThreadSamples:
         self._owed += span_s * self._per_s
         number = min(int(self._owed), self._at_once)
         self._owed = min(self._owed - number, 1.0)
-        states, turns = self._states, self._turns
         for _ in range(number):
-            job, threads = next(turns)
-            pid, reader, thread = next(threads)
+            turn = next(self._turns)
+            turn.credit += 1
+            if turn.credit > 0:
+                turn.credit -= turn.cost
+                self._look(turn)
+
+    def _look(self, turn: _Turns) -> None:
+        """Look at the threads of a job."""
+        job, states, seen = turn.job, self._states, list[SeenThread]()
+        for pid, reader, thread in islice(turn.threads, turn.at_once):
             states.denied = False
-            try:
+            with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended
                 state = states.read(pid, reader, thread, still=job.still)
-                if not (states.for_child and self._add_children(job, reader)):
-                    self._add(job, state)
-            except (OSError, ValueError, IndexError):  # it has ended
-                continue
+                if not (states.for_child and self._add_children(job, reader, seen)):
+                    self._add(job, thread, state, seen)
+        if seen:
+            job.add_look(seen, self._moment)
 
     # -- children that live too briefly to be found by a look --
 
-    def _add_children(self, job: JobMeter, reader: ProcessReader, depth: int = 0) -> bool:
+    def _add_children(
+        self, job: JobMeter, reader: ProcessReader, seen: list[SeenThread], depth: int = 0
+    ) -> bool:
         """Sample the children of a process that no look has found yet, and theirs.
 
         Return whether they stand for their parent: where nobody tells how long they lived, the time
@@ -115,20 +145,28 @@ class ThreadSamples:
             with contextlib.suppress(OSError, ValueError, IndexError):  # it has ended
                 child = ProcessReader(pid)
                 try:
-                    self._add_child(job, pid, child, depth)
+                    self._add_child(job, pid, child, seen, depth)
                 finally:
                     child.close()
         return not self.lives_told
 
-    def _add_child(self, job: JobMeter, pid: int, child: ProcessReader, depth: int) -> None:
+    def _add_child(
+        self, job: JobMeter, pid: int, child: ProcessReader, seen: list[SeenThread], depth: int
+    ) -> None:
         state = self._states.read(pid, child, pid)
         deeper = self._states.for_child and depth < _DEEPEST
-        if not (deeper and self._add_children(job, child, depth + 1)):
-            self._add(job, state)
+        if not (deeper and self._add_children(job, child, seen, depth + 1)):
+            self._add(job, pid, state, seen)
 
-    def _add(self, job: JobMeter, state: State) -> None:
+    def _add(
+        self,
+        job: JobMeter,
+        thread: int,
+        state: State,
+        seen: list[SeenThread],
+    ) -> None:
         job.denied |= self._states.denied
-        job.add_sample(state, self._moment, running=state is RUNNING)
+        seen.append(SeenThread(thread, state, state is RUNNING))
 
 
 def _same_session(pid: int, parent: ProcessReader) -> bool:

@@ -18,7 +18,7 @@ class Used(msgspec.Struct):
     user_s: float = 0.0
     system_s: float = 0.0
     samples: int = 0
-    """Samples of the states of its threads."""
+    """Moments at which the states of its threads were seen."""
     counted_ns: dict[StorageWait, float] = {}
     """The waits as the kernel counts them, those that it does not count from samples."""
 
@@ -80,13 +80,16 @@ class Used(msgspec.Struct):
             spent.wait_cpu_ns,
             self.counted_ns,
             yielding_ns=spent.yielding_ns,
+            cpu_ns=spent.cpu_ns,
+            beside_ns=spent.beside_ns,
+            beside_counted_ns=spent.beside_counted_ns,
         )
         return Used(counted, self.moved, self.user_s, self.system_s, self.samples, self.counted_ns)
 
     @property
     def cpu_s(self) -> float:
         """CPU time of all its threads."""
-        return self.spent.run_ns / 1e9
+        return self.spent.cpu_ns / 1e9
 
     @property
     def ledger(self) -> JobLedger:

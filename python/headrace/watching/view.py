@@ -17,6 +17,8 @@ _PLACE = 11
 _WIDTH = 80
 _FOREIGN_BYTES_PER_S = 100e3
 """Less is what any node does all the time."""
+_UNKNOWN_LEAST = 0.2
+_JOBS_TOLD = 3
 _ROW = f"%-{_NAME}s %4.0f %%%5.0f %%%4.0f %%%4.0f %%%4.0f %%%4.0f %% %9s %s"
 """Name, shares by part, rate, and what is waited for."""
 _HEADING = (
@@ -126,6 +128,7 @@ def footnotes(jobs: Iterable[JobSample], notes: Iterable[str]) -> list[str]:
     sources = dict.fromkeys(each for of in {job.sources: 0 for job in jobs} for each in of)
     lacks = dict.fromkeys(each for of in {job.lacks: 0 for job in jobs} for each in of)
     told = [
+        *_beside(jobs),
         *(f"source: {each}" for each in sources),
         *(f"not readable: {each}" for each in lacks),
         *notes,
@@ -137,6 +140,23 @@ def footnotes(jobs: Iterable[JobSample], notes: Iterable[str]) -> list[str]:
             each, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
         )
     ]
+
+
+def _beside(jobs: Iterable[JobSample]) -> list[str]:
+    """Return what is not known of jobs whose threads wait while others run."""
+    lines: list[str] = []
+    for job in jobs:
+        ledger = job.total.ledger
+        if ledger.beside_s < _UNKNOWN_LEAST * ledger.wall_s or not ledger.wall_s:
+            continue  # most jobs
+        least_s, most_s = ledger.waits_bounds_s
+        if most_s - least_s > _UNKNOWN_LEAST * ledger.wall_s:
+            bounds = f"{100 * least_s / ledger.wall_s:.0f} to {100 * most_s / ledger.wall_s:.0f} %"
+            lines.append(
+                f"{job.name}: threads wait while others run. Whether these need it is not seen: "
+                f"storage and servers that answer at once would save {bounds}"
+            )
+    return lines[:_JOBS_TOLD]
 
 
 def summary(jobs: Sequence[JobSample], most: int = 1000) -> list[str]:
