@@ -7,6 +7,7 @@ defect of Headrace.
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 from collections.abc import Sequence
@@ -112,6 +113,22 @@ def all_of(errors: Sequence[HeadraceError]) -> HeadraceError:
     return HeadraceError(
         "; ".join(error.message for error in errors), hint="; ".join(hints) or None
     )
+
+
+class NoSpaceError(HeadraceError):
+    """There is no space for a file that Headrace needs for a moment. No study is wrong."""
+
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+"""Numbers of errors of a file system, or of a quota, without space or inodes left."""
+
+
+def system_error(error: BaseException) -> OSError | None:
+    """Return the error of the system that an error is, or was raised for; None without one."""
+    found: BaseException | None = error
+    while found is not None and not isinstance(found, OSError):
+        found = found.__cause__ or found.__context__
+    return found
 
 
 def system_words(error: OSError) -> str:

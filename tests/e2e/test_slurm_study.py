@@ -152,7 +152,7 @@ def test_trials_run_on_as_many_nodes_as_the_queue_gives(here: Workspace, slurm: 
     assert (many["status"], many["run"]["nodes"]) == ("failed", 5)
     assert "2 of the batch jobs are not there after 8 s" in many["cause"]
     said = " ".join((ended.stdout + ended.stderr).split())
-    assert "to run the 1 invalid or lost trial again: headrace resume" in said, said
+    assert "to run the 1 failed trial again: headrace resume" in said, said
     assert wait_until(lambda: not queue(here), 60, 0.2)
     assert list((slurm / "shared").iterdir()) == []
 

@@ -50,3 +50,20 @@ def test_what_a_killed_process_left_is_removed(killed: signal.Signals) -> None:
         running.kill()
     with memory_folder(purpose):
         assert not in_its_use.exists()
+
+
+def test_no_space_for_a_sample_is_no_problem_of_the_study(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(
+        'headrace = 1\ntitle = "Full"\ntarget.t = { kind = "path", path = "." }\n'
+        'site.node.drives = { t = "samsung-870-evo-1tb" }\n'
+        'workload.w = { kind = "scan", data = { shape = "bench", events = 20_000, files = 1 } }\n'
+    )
+    lines = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))\n"
+    lines += "sys.argv = ['headrace', 'simulate', 'study.toml']\n"
+    lines += "from headrace.cli import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", lines], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert ended.returncode == 6, ended.stderr
+    assert "a temporary file cannot be written to /" in ended.stderr
+    assert "File too large\n  raise the limit for the size of files (ulimit -f)" in ended.stderr

@@ -60,6 +60,10 @@ def test_invalid_trials_and_those_that_lacked_a_node_are_run_again(results: Path
     record["validity"]["reasons"] = [{"code": "node-lost", "text": "node-1 was lost"}]
     file.write_text(json.dumps(record))
     assert read(results).to_retry == (ids[1], ids[2])
+    for code, again in (("no-space", True), ("read-only", True), ("another", False)):
+        record["validity"]["reasons"] = [{"code": code, "text": "no space left"}]
+        file.write_text(json.dumps(record))
+        assert (ids[2] in read(results).to_retry) == again, code
 
 
 def test_sums_are_those_of_the_jobs(results: Path) -> None:

@@ -57,6 +57,42 @@ def test_an_output_without_space_is_one_message() -> None:
     assert ended.stderr == "headrace: output cannot be written: No space left on device\n"
 
 
+def test_a_study_goes_on_while_standard_error_has_no_space(tmp_path: Path) -> None:
+    """The log of a long run may be on a disk that is full, and its results on another."""
+    study = tmp_path / "study.toml"
+    study.write_text(
+        'headrace = 1\ntitle = "Full"\ntarget.t = { kind = "path", path = "." }\n'
+        'site.node.drives = { t = "samsung-870-evo-1tb" }\n'
+        'workload.w = { kind = "scan", data = { shape = "bench", events = 2000, files = 1 } }\n'
+        "factors.slots = [1, 2]\n"
+        "plan.repeats = { min = 1 }\n"
+    )
+    command = [sys.executable, "-m", "headrace"]
+    with Path("/dev/full").open("w") as full:
+
+        def end(*words: str) -> int:
+            ended = subprocess.run(
+                [*command, *words], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=full
+            )
+            return ended.returncode
+
+        assert end("simulate", "study.toml", "--results", "results") == 0
+        assert len(list((tmp_path / "results/trials").iterdir())) == 2
+        assert end("simulate", "missing.toml") == 2, "the code says it if the message cannot"
+        assert end("missing-command") == 2
+
+
+def test_no_folder_for_temporary_files_is_one_message(tmp_path: Path) -> None:
+    lines = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+    lines += "sys.argv = ['headrace', 'why', '--', 'true']\nfrom headrace.cli import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", lines], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert ended.returncode == 6, ended.stderr
+    assert ended.stderr.startswith("headrace: there is no space for temporary files\n")
+    assert "TMPDIR" in ended.stderr
+
+
 def test_the_locale_c_without_utf_8_replaces_letters_too() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", PRINTED],

@@ -29,7 +29,7 @@ from headrace.records.plan_file import read_plan
 from headrace.records.store import RETRIED, WATCHED, ResultsHeader, read_header
 from headrace.records.sums import SUMMED, WINDOWED
 from headrace.records.tables import read_table
-from headrace.records.trial_record import NODE_LOST, JsonObject, TrialRecord, decode
+from headrace.records.trial_record import PASSING, JsonObject, TrialRecord, decode
 
 if TYPE_CHECKING:
     import duckdb
@@ -128,16 +128,16 @@ class Records:
 
     @property
     def to_retry(self) -> tuple[str, ...]:
-        """Ids of the invalid trials, and of those that failed because a node was lost."""
+        """Ids of the invalid trials, and of those that failed for a reason that may pass."""
         if not len(self):
             return ()
         failed: Any = self.trials[self.trials["status"] == "failed"]
-        lost = [
+        passing = [
             str(trial)
             for trial, reasons in zip(failed["id"], failed["reasons"], strict=True)
-            if any(code == NODE_LOST for code, _ in reasons)
+            if any(code in PASSING for code, _ in reasons)
         ]
-        return (*self.invalid, *lost)
+        return (*self.invalid, *passing)
 
     @cached_property
     def jobs(self) -> pd.DataFrame:

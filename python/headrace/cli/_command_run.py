@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from headrace.cli._console import complain, err
+from headrace.cli._console import FULL, complain, err
 from headrace.cli._lean_help import import_help
 from headrace.cli._streams import secure_streams, silence_output
 from headrace.errors import ExitCode, HeadraceError
@@ -24,9 +24,6 @@ from headrace.system.stopping import interrupted
 
 if TYPE_CHECKING:
     import typer
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What a write says when there is no space left for it, or no more is allowed."""
 
 
 def run_command(make_app: Callable[..., typer.Typer]) -> None:
@@ -86,17 +83,23 @@ def _ended_by(error: OSError) -> ExitCode:
     if error.errno == errno.ENOENT and _without_folder():
         complain(HeadraceError("the current directory has been removed; change to another one"))
         return ExitCode.BAD_INPUT
+    if error.errno == errno.ENOENT and "temporary directory" in str(error.strerror):
+        # Python's tempfile has tried to write to each folder for temporary files.
+        hint = "free some space in /tmp, or set TMPDIR to a folder that you can write to"
+        complain(HeadraceError("there is no space for temporary files", hint=hint))
+        return ExitCode.RUN_FAILED
     if "--install-completion" in sys.argv[1:2]:
         where = f" ({error.filename})" if error.filename else ""
         problem = f"completion cannot be installed: {error.strerror}{where}"
         complain(HeadraceError(problem, hint="headrace --show-completion prints it"))
         return ExitCode.MISSING
-    if error.errno not in _FULL:
+    if error.errno not in FULL:
         raise error
     silence_output()
     where = f" ({error.filename})" if error.filename else ""
     complain(HeadraceError(f"output cannot be written: {error.strerror}{where}"))
-    return ExitCode.RUN_FAILED
+    # Of a wrong command line: that it is wrong could not be said.
+    return ExitCode(_refused(error) or ExitCode.RUN_FAILED)
 
 
 def _without_folder() -> bool:
@@ -109,8 +112,8 @@ def _without_folder() -> bool:
 
 
 def _refused(error: BaseException | None) -> int:
-    """Return the exit code of the wrong command line that was being told of when the reader ended;
-    0 without one."""
+    """Return the exit code of the wrong command line that was being told of when the output could
+    not be written; 0 without one."""
     while error is not None:
         code: object = getattr(error, "exit_code", None)  # of typer's errors
         if isinstance(code, int) and code:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 from types import TracebackType
 
 from rich.console import Console
 from rich.markup import escape
+from typing_extensions import override
 
-from headrace.cli._streams import silence_errors
+from headrace.cli._streams import flush_errors, silence_errors
 from headrace.errors import ExitCode, HeadraceError, StudyError
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a write says when there is no space left for it, or no more is allowed."""
 
 
 class _Terminal(Console):
@@ -42,7 +47,25 @@ class _Results(_Terminal):
 
 
 class _Progress(_Terminal):
-    """Prints nothing once its reader is gone: a run continues without progress display."""
+    """Prints nothing once its reader is gone: a run continues without progress display.
+
+    The same holds while the disk is full that standard error is written to. When there is space
+    again, the progress display returns there.
+    """
+
+    @override
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            super().__exit__(kind, error, trace)
+        except OSError as failed:
+            if failed.errno not in FULL:
+                raise
+            atexit.register(flush_errors)
 
     def on_broken_pipe(self) -> None:
         """Stop printing."""

@@ -54,6 +54,14 @@ def silence_errors() -> None:
     _silence(sys.__stderr__, 2)
 
 
+def flush_errors() -> None:
+    """Write what is still buffered for standard error, or let it go nowhere if that fails."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        silence_errors()
+
+
 def _silence(stream: TextIO | None, descriptor: int) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno() if stream else descriptor)

@@ -71,6 +71,7 @@ def _to_run_again(results: Path, statuses: Sequence[str]) -> str:
     if "failed" in statuses:
         from headrace.analysis.read import read
 
-        with_lost = len(read(results).to_retry)  # those that lost a node, too
-        number, kind = with_lost, kind if with_lost == number else "invalid or lost"
+        with_failed = len(read(results).to_retry)  # those that lost a node or space, too
+        if with_failed != number:
+            number, kind = with_failed, "invalid or failed" if number else "failed"
     return f"{number} {kind} trial{'s' if number != 1 else ''}" if number else ""

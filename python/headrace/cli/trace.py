@@ -72,7 +72,11 @@ def _devices(given: list[str] | None) -> list[str]:
 
 
 def _folder(given: Path | None) -> Path:
-    return given or Path(f"trace-{time.strftime('%Y%m%d-%H%M%S')}")
+    from headrace.records.place import check_place
+
+    folder = given or Path(f"trace-{time.strftime('%Y%m%d-%H%M%S')}")
+    check_place(folder, "--out")
+    return folder
 
 
 def _say(captured: Any) -> None:

@@ -26,7 +26,7 @@ from headrace.datasets.integrity import (
 from headrace.datasets.locks import only_one
 from headrace.datasets.spec import GENERATOR_VERSION, DatasetSpec
 from headrace.datasets.writers import Facts, write_files
-from headrace.errors import HeadraceError
+from headrace.errors import NO_SPACE, HeadraceError
 from headrace.units import format_amount
 
 Progress = Callable[[int, int], None]
@@ -86,7 +86,7 @@ def _damaged(spec: DatasetSpec, directory: Path, checksums: bool, tick: Tick) ->
 def _not_written(directory: Path, spec: DatasetSpec, error: OSError) -> HeadraceError:
     from headrace.datasets.estimates import estimated_bytes
 
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in NO_SPACE:
         needed, free = estimated_bytes(spec), 0
         if directory.parent.is_dir():
             free = shutil.disk_usage(directory.parent).free

@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from headrace.errors import NoSpaceError
 from headrace.launchers import LauncherLostError
 from headrace.launchers.channel import Channel
 from headrace.system.children import kill_family, signal_name
@@ -293,6 +294,8 @@ def _warm(kind: str, name: str, options: dict[str, object]) -> str | None:
         with dispositions_kept(), _kept():
             part = workloads.kinds()[kind]
             part(name, part.Options.model_validate(options)).warm()
+    except NoSpaceError as error:
+        return f"{error.message} ({error.hint})"
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     _warmed.add(key)

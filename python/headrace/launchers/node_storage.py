@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import glob
 import os
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from typing_extensions import override
 from headrace import targets, workloads
 from headrace.datasets.integrity import MANIFEST, VERIFIED, find_damage, note_right, read_manifest
 from headrace.errors import (
+    NO_SPACE,
     HeadraceError,
     Problem,
     RefusedError,
@@ -228,7 +228,7 @@ class LocalNodeStorage(NodeStorage):
             incoming.file.write(data)
         except OSError as error:
             _discard(self._incoming.pop(place))
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno in NO_SPACE:
                 raise HeadraceError(f"no space left on {folder} for the data set") from None
             raise
         incoming.digest.update(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import os
 import re
 import threading
 from collections.abc import Generator, Sequence
@@ -418,9 +419,15 @@ def environment() -> dict[str, object]:
     return {**facts(), "headrace_version": version()}
 
 
+_LONGEST_STEM = 200
+"""Bytes of the name of a study file that go into the name of its results folder."""
+
+
 def default_results(study_file: Path) -> Path:
     """Return the path of a new folder under `results/`, named after the study and the time."""
     stem = re.sub(r"[^\w.+=,@-]+", "-", study_file.stem)
+    # The time, a number and the longer names of partial files have room beside this many bytes.
+    stem = os.fsencode(stem)[:_LONGEST_STEM].decode(errors="ignore")
     wanted = Path("results") / f"{stem}-{_utc_now():%Y%m%d-%H%M%S}"
     # Two runs of one study may start within the same second.
     further = (wanted.with_name(f"{wanted.name}-{number}") for number in itertools.count(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import tempfile
@@ -9,7 +10,7 @@ import tomllib
 from pathlib import Path
 
 from headrace.errors import HeadraceError, RefusedError, UsageError
-from headrace.profiles.steps import profile_path
+from headrace.profiles.steps import profile_path, steps_path
 from headrace.whole_file import is_stream
 
 _LONGEST_NAME = 200
@@ -20,8 +21,8 @@ def profile_to_write(out: Path | None, name: str, option: str = "--out") -> Path
 
     `out` is the path that the user gave: it may replace a recorded profile, nothing else. Without
     it, use the first free path of `NAME.toml`, `NAME-2.toml` … Raises StudyError for a suffix other
-    than `.toml`, UsageError for a stream or a name that is not UTF-8, RefusedError for a file that
-    is not a recorded profile.
+    than `.toml`, UsageError for a stream or an unusable name, RefusedError for a file that is
+    not a recorded profile.
     """
     if out is None:
         # A number and the ending of the steps have room beside this many bytes.
@@ -35,6 +36,7 @@ def profile_to_write(out: Path | None, name: str, option: str = "--out") -> Path
         )
     path = profile_path(out, option)
     check_name(path, option)  # the profile names its file of steps
+    _check_length(path, option)
     if path.exists() and not _is_recorded(path):
         raise RefusedError(
             f"{path} exists and is not a recorded profile: it is not overwritten",
@@ -50,6 +52,19 @@ def check_name(path: Path, option: str) -> None:
             f"{option} {str(path)!a}: the name of a profile must be UTF-8",
             hint="give it another name",
         )
+
+
+def _check_length(path: Path, option: str) -> None:
+    """Raise UsageError for a name with which the steps could not be written after the program."""
+    try:
+        # Files are written under a longer name first (whole_file.py).
+        path.with_name(f".{steps_path(path).name}.part").exists()
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise UsageError(
+                f"{option} {path.name[:40]}…: the name of the file of its steps is too long",
+                hint="give it another name",
+            ) from None
 
 
 def temporary_places() -> list[Path]:

@@ -6,6 +6,7 @@ directories are removed when the folder is next opened.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import itertools
@@ -21,6 +22,7 @@ from typing import IO, Any
 import msgspec
 
 from headrace.errors import (
+    NO_SPACE,
     CannotRecordError,
     RefusedError,
     UsageError,
@@ -160,27 +162,20 @@ class ResultStore:
         """Open a results folder for writing.
 
         Raises UsageError when the folder holds no results or is not writable, RefusedError when it
-        is of another version or in use.
+        is of another version or in use, CannotRecordError when the disk is full.
         """
         header = read_header(root)
-        try:
-            lock = (root / ".lock").open("a+")
-        except OSError as error:
-            problem = f"{root} cannot be written to: {error.strerror}"
-            raise UsageError(
-                problem, hint="give yourself permission: records are added to it"
-            ) from None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.seek(0)
-            process = lock.read(20) or "that is just beginning"
-            lock.close()
-            raise in_use(f"the results folder ({root})", process) from None
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        (root / "trials").mkdir(exist_ok=True)
+        with recording(root):
+            lock = _lock_of(root)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                lock.seek(0)
+                process = lock.read(20) or "that is just beginning"
+                lock.close()
+                raise in_use(f"the results folder ({root})", process) from None
+            _write_process_id(lock)
+            (root / "trials").mkdir(exist_ok=True)
         for left in root.glob(".making-*"):
             shutil.rmtree(left, ignore_errors=True)
         return cls(root, header, lock)
@@ -239,6 +234,31 @@ class ResultStore:
                 partial.discard()
             else:
                 self._done.add(trial_id)
+
+
+def _lock_of(root: Path) -> IO[str]:
+    """Open the lock of a results folder. Raises UsageError when the folder is not writable."""
+    try:
+        return (root / ".lock").open("a+")
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            raise
+        hint = "give yourself permission: records are added to it"
+        if error.errno == errno.EROFS:
+            hint = "mount its file system writable, or resume a copy of the folder"
+        problem = f"{root} cannot be written to: {error.strerror}"
+        raise UsageError(problem, hint=hint) from None
+
+
+def _write_process_id(lock: IO[str]) -> None:
+    try:
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+    except OSError:
+        with contextlib.suppress(OSError):  # closing writes what is buffered, and fails as well
+            lock.close()
+        raise
 
 
 def read_header(root: Path) -> ResultsHeader:
@@ -324,7 +344,7 @@ def recording(root: Path) -> Generator[None]:
     except OSError as error:
         begun = (root / "results.json").exists()
         again = f"headrace resume {as_word(root)}" if begun else "run the study again"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in NO_SPACE:
             raise CannotRecordError(
                 f"no space left while records were written to {root}; "
                 + ("every finished trial is safe" if begun else "no trial was begun"),

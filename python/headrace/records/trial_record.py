@@ -69,6 +69,18 @@ NODE_LOST = "node-lost"
 """Code of a reason: a node that the trial needs could not be reached, or not any more, or what
 starts jobs there was killed."""
 
+NO_SPACE = "no-space"
+"""Code of a reason: a file system that the trial needs had no space or inodes left."""
+
+READ_ONLY = "read-only"
+"""Code of a reason: a file system that the trial needs was read-only."""
+
+OPEN_FILES = "open-files"
+"""Code of a reason: no more files could be opened."""
+
+PASSING = (NODE_LOST, NO_SPACE, READ_ONLY, OPEN_FILES)
+"""Codes of reasons of failed trials that may succeed when they are run again."""
+
 
 class Reason(msgspec.Struct, kw_only=True, frozen=True):
     """One reason: a code that programs compare, and a sentence for people."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headrace.engine.simulate.simulator import ScenarioRefusal, Simulator
 from headrace.engine.simulate.trials import PreparedTrial
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, NoSpaceError
 from headrace.metrics import values_of
 from headrace.plan.order import make_plan
 from headrace.plan.trial import Trial
@@ -61,6 +61,8 @@ class _Pending:
                 if trial.repeat < study.plan_options.repeats.min:
                     made.prepared.append(PreparedTrial.of(study, trial))
                     made.scenarios.append(made.prepared[-1].scenario(series=False))
+        except NoSpaceError:
+            raise
         except HeadraceError as error:
             return cls(number, problem=str(error))
         return made

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from headrace.errors import NO_SPACE as NO_SPACE_ERRORS
 from headrace.errors import (
     CannotRecordError,
     HeadraceError,
     InterruptedRunError,
     UnsupportedLevelError,
     describe,
+    system_error,
 )
 from headrace.launchers import LauncherLostError, NoNodesError, TooFewNodesError
 from headrace.records.energy import Energy
 from headrace.records.nodes import NodeFacts
+from headrace.records.trial_record import NO_SPACE, NODE_LOST, OPEN_FILES, READ_ONLY
 
 if TYPE_CHECKING:
     from headrace.engine.measure.job_pool import PoolResult
@@ -38,10 +42,15 @@ class Failure:
     cause: str
     trace: str | None = None
     """Traceback of an unexpected error; kept with the record as `error.txt`."""
-    node_lost: bool = False
-    """Whether a node that it needs could not be reached: it may succeed when run again."""
+    passing: str = ""
+    """Code of the reason if it may pass, such as a lost node: the trial can be run again."""
     too_few_nodes: bool = False
     """Whether trials that need fewer nodes can run."""
+
+    @property
+    def node_lost(self) -> bool:
+        """Whether a node that the trial needs could not be reached."""
+        return self.passing == NODE_LOST
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,18 @@ class Outcome:
     """The same steps, for a retry."""
 
 
+def _of_system(error: OSError | None) -> tuple[str, str | None]:
+    """Return the code of a reason that may pass, and what to do; ("", None) for other errors."""
+    number = None if error is None else error.errno
+    if number in NO_SPACE_ERRORS:
+        return NO_SPACE, "free some space or inodes, then resume with --retry-invalid"
+    if number == errno.EROFS:
+        return READ_ONLY, "mount it writable, then resume with --retry-invalid"
+    if number in (errno.EMFILE, errno.ENFILE):
+        return OPEN_FILES, "raise the limit (ulimit -n), then resume with --retry-invalid"
+    return "", None
+
+
 def failure_of(error: Exception, where: str = "") -> Failure:
     """Return the failure for an error.
 
@@ -96,14 +117,17 @@ def failure_of(error: Exception, where: str = "") -> Failure:
         cause = f"{where}{cause}"
     if isinstance(error, UnsupportedLevelError):
         return Failure("unsupported", cause)
+    if isinstance(error, (LauncherLostError, NoNodesError)):
+        passing, remedy = NODE_LOST, error.hint
+    else:
+        passing, remedy = _of_system(system_error(error))
     if isinstance(error, HeadraceError):
-        text = f"{cause} ({error.hint})" if error.hint else cause
-        return Failure(
-            "failed",
-            text,
-            node_lost=isinstance(error, (LauncherLostError, NoNodesError)),
-            too_few_nodes=isinstance(error, TooFewNodesError),
-        )
+        hint = error.hint or remedy
+        text = f"{cause} ({hint})" if hint else cause
+        few = isinstance(error, TooFewNodesError)
+        return Failure("failed", text, passing=passing, too_few_nodes=few)
+    if passing:
+        return Failure("failed", f"{cause} ({remedy})", passing=passing)
     trace = "".join(traceback.format_exception(error))
     return Failure(
         "failed", f"{cause} (not foreseen by Headrace; see error.txt in the record)", trace

@@ -11,7 +11,6 @@ damaged file is copied again.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import threading
@@ -35,7 +34,7 @@ from headrace.datasets.own_store import check_unchanged, events_in, registered
 from headrace.datasets.spec import file_name
 from headrace.datasets.store import materialise
 from headrace.datasets.trees import events_of
-from headrace.errors import HeadraceError, InterruptedRunError
+from headrace.errors import NO_SPACE, HeadraceError, InterruptedRunError
 from headrace.system.owned import OURS
 from headrace.units import format_amount
 
@@ -147,7 +146,7 @@ class Placing:
         try:
             self._put_right(spec, place, names, thorough)
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno in NO_SPACE:
                 size = format_amount(data_bytes(spec))
                 raise HeadraceError(
                     f"no space left on {directory} for the data set of {size}"

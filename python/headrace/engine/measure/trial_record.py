@@ -22,7 +22,6 @@ from headrace.engine.site_energy import completed
 from headrace.plan.trial import Trial
 from headrace.records.store import PartialRecord
 from headrace.records.trial_record import (
-    NODE_LOST,
     CpuTotals,
     DeviceTotals,
     JsonObject,
@@ -104,7 +103,7 @@ def write_failure(
         cause=failure.cause,
         validity=Validity(
             valid=False,
-            reasons=(validity.reason(NODE_LOST, failure.cause),) if failure.node_lost else (),
+            reasons=(validity.reason(failure.passing, failure.cause),) if failure.passing else (),
         ),
     )
     if outcome is not None:

@@ -15,7 +15,14 @@ from headrace.engine.simulate.checking import cells, problem_of, refusal_of
 from headrace.engine.simulate.effects import unknown_factors
 from headrace.engine.simulate.simulator import Cores, ScenarioRefusal, Simulator
 from headrace.engine.simulate.trials import PreparedTrial
-from headrace.errors import FileProblem, HeadraceError, InterruptedRunError, Problem, StudyError
+from headrace.errors import (
+    FileProblem,
+    HeadraceError,
+    InterruptedRunError,
+    NoSpaceError,
+    Problem,
+    StudyError,
+)
 from headrace.plan.trial import Plan, Trial
 from headrace.study.model import Study
 from headrace.units import format_seconds
@@ -37,7 +44,7 @@ class Simulate(Engine):
         for trial in cells(plan.trials):
             try:
                 scenario = PreparedTrial.of(study, trial).scenario(series=False)
-            except StudyError:
+            except (StudyError, NoSpaceError):
                 raise
             except HeadraceError as error:
                 problems[error.message] = Problem(

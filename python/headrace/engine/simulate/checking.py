@@ -9,7 +9,7 @@ from headrace import _core
 from headrace import targets as target_package
 from headrace.document import FieldPath
 from headrace.engine.simulate.trials import PreparedTrial
-from headrace.errors import FileProblem, HeadraceError, StudyError
+from headrace.errors import FileProblem, HeadraceError, NoSpaceError, StudyError
 from headrace.plan.trial import Trial
 from headrace.study.model import Study
 
@@ -29,7 +29,7 @@ def not_modelled(study: Study, trials: Iterable[Trial], words: str) -> list[File
     for trial in cells(trials):
         try:
             scenario = PreparedTrial.of(study, trial).scenario(series=False)
-        except StudyError:
+        except (StudyError, NoSpaceError):
             raise
         except HeadraceError as error:
             problems[error.message] = problem_of(study, trial, error, words)

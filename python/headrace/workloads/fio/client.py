@@ -6,7 +6,6 @@ fio must leave it alone (`invalidate=0`).
 
 from __future__ import annotations
 
-import errno
 import os
 import shlex
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headrace.errors import HeadraceError, Problem
+from headrace.errors import NO_SPACE, HeadraceError, Problem
 from headrace.system import children
 from headrace.system.requirements import missing_program
 from headrace.units import format_bytes
@@ -178,7 +177,7 @@ def _write(path: Path, size: int, generator: np.random.Generator) -> None:
         part.rename(path)
     except OSError as error:
         part.unlink(missing_ok=True)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in NO_SPACE:
             raise HeadraceError(
                 f"no room for a file of {format_bytes(size)} in {path.parent}"
             ) from error
