@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -379,18 +378,15 @@ def recorded(folder: Path, jobs: int) -> Path:
 
 
 def test_jobs_that_only_slept_are_not_compared_by_their_rate(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], sleeper: subprocess.Popen[bytes]
 ) -> None:
     """A job counts in every window: its rate is that of the windows."""
     days = [tmp_path / "monday", tmp_path / "tuesday"]
-    with subprocess.Popen(["sleep", "600"]) as sleeper:
-        time.sleep(0.2)
-        for day in days:
-            finder = PidFinder([str(sleeper.pid)])
-            with Watcher(finder) as watcher, Recorder(day, 0.2) as recorder:
-                for _ in range(2):
-                    recorder.add(watcher.watch(0.2))
-        sleeper.kill()
+    for day in days:
+        finder = PidFinder([str(sleeper.pid)])
+        with Watcher(finder) as watcher, Recorder(day, 0.2) as recorder:
+            for _ in range(2):
+                recorder.add(watcher.watch(0.2))
     compare(days[0], days[1])
     told = " ".join(capsys.readouterr().out.split())
     assert "jobs of A and B used no CPU time" in told and "Job rate" not in told
