@@ -145,6 +145,25 @@ fn lustre_reads_over_small_gaps_and_nfs_does_not() {
 }
 
 #[test]
+fn files_that_were_read_before_are_in_the_memory_of_nodes_whose_client_caches() {
+    let received = |kind: &str, cache: &str| {
+        let mut scenario = through(kind, 1, json!({}), reading());
+        scenario["cache"] = json!(cache);
+        let outcome = run(&parse(&scenario)).unwrap();
+        sound(&outcome);
+        outcome.services[0].read_requests
+    };
+    for kind in ["nfs", "cephfs"] {
+        assert!(received(kind, "cold") > 0);
+        assert_eq!(received(kind, "warm"), 0, "{kind}");
+    }
+    // XRootD's client keeps nothing, that of GlusterFS nothing over an open.
+    for kind in ["xrootd", "glusterfs"] {
+        assert_eq!(received(kind, "warm"), received(kind, "cold"), "{kind}");
+    }
+}
+
+#[test]
 fn a_shared_port_bounds_all_clients_together() {
     // Everything is in the server's cache: what is left is its 125 MB/s.
     let mut scenario = through("nfs", 1, json!({"server_threads": 64}), reading());

@@ -6,7 +6,7 @@ use headrace_model::pagecache::PageCache;
 use headrace_model::request::{Medium, StoredOrder};
 
 use crate::ids::InstanceId;
-use crate::scenario::{CacheState, FileSetSpec, Place, ScenarioError, Share};
+use crate::scenario::{CacheState, FileSetSpec, Place, ScenarioError, ServiceKind, Share};
 use crate::storage::page_end;
 use crate::world::{Content, Mount, Mounted, SetFiles, SetPlace, World};
 
@@ -93,10 +93,37 @@ impl World<'_> {
         Some(SetFiles { place, mount, turn: vec![0] })
     }
 
-    /// Fill the caches with the files, in order, as far as they fit: node caches with local files,
-    /// server caches with the servers' files. Who read a file before read its inode and the blocks
-    /// that map it, too.
+    /// Know the files of services on all nodes, as their clients do that have read them.
+    fn open_on_nodes(&mut self) {
+        for set in 0..self.feeder.sets.len() {
+            let SetFiles { place: SetPlace::Service { service, files }, mount, .. } =
+                &self.feeder.sets[set]
+            else {
+                continue;
+            };
+            // GlusterFS's client forgets the pages of a file that is opened again
+            // (fopen-keep-cache is off).
+            let forgets = self.scenario.services[*service as usize].kind == ServiceKind::Glusterfs;
+            if forgets || !self.services[*service as usize].settled.client_cache {
+                continue;
+            }
+            let (service, files) = (*service, files.clone());
+            let hosts = self.feeder.slots.iter().map(|slot| slot.host);
+            let mut mounts: Vec<u32> = hosts.filter_map(|host| mount[host as usize]).collect();
+            mounts.dedup();
+            for mount in mounts {
+                for &file in &files {
+                    self.client_instance(mount, service, file);
+                }
+            }
+        }
+    }
+
+    /// Fill the caches with the files, in order, as far as they fit: server caches with the servers'
+    /// files, node caches with local files and with those of services whose clients cache. Who
+    /// read a file before read its inode and the blocks that map it, too.
     fn warm_caches(&mut self) {
+        self.open_on_nodes();
         for index in self.instances.ids() {
             let i = &self.instances[index];
             if i.is_metadata() {
