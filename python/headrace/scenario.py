@@ -112,6 +112,7 @@ class Machine(TypedDict):
     call_ns: NotRequired[int]
     create_ns: NotRequired[int]
     remove_ns: NotRequired[int]
+    beside_job_ns: NotRequired[int]
     copy_bytes_per_s: NotRequired[float]
     write_copy_bytes_per_s: NotRequired[float]
     first_touch_bytes_per_s: NotRequired[float]

@@ -281,6 +281,13 @@ class TargetCalibration(Section):
         ge=LEAST_LINK_BYTES_PER_S,
         description="of an SSD's link; of a disk's outermost zone, the others with it",
     )
+    beside_job: Seconds | None = Field(
+        None,
+        ge=0,
+        le=60,
+        description="CPU time that the system of a node, and servers on it, spend for each job "
+        "beside the job's own process and its requests",
+    )
     network_latency: Seconds | None = Field(
         None, ge=0, le=60, description="one way, of each port between nodes and servers"
     )

@@ -178,6 +178,18 @@ def test_a_servers_cpu_time_is_told_from_the_latency_of_its_network(tmp_path: Pa
     assert found.values[request] == pytest.approx(hidden[request], rel=0.15)
 
 
+def test_what_the_system_does_beside_jobs_is_told_from_their_cpu_time(tmp_path: Path) -> None:
+    one = LOCAL.replace("[site.node]", "[site]\none_machine = true\n[site.node]")
+    _, plan = planned(tmp_path, one)
+    hidden = {"target.here.beside_job": 20e-3, "cpu.scan": 1.4}
+    found = learnt_of(plan, hidden)
+    assert found.values["target.here.beside_job"] == pytest.approx(20e-3, rel=0.1)
+    assert found.values["cpu.scan"] == pytest.approx(1.4, rel=0.05)
+    # Nodes of their own do not tell it.
+    _, apart = planned(tmp_path, LOCAL)
+    assert "target.here.beside_job" not in learnt_of(apart, {"cpu.scan": 1.4}).values
+
+
 def test_cpu_time_of_servers_is_what_neither_jobs_nor_others_used() -> None:
     rows = [{"wall_s": 1.0, "events": 10, "end_s": 1.0, "start_s": 0.0, "user_s": 0.7}]
     shared = Interference(

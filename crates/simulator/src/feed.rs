@@ -70,6 +70,7 @@ impl World<'_> {
         self.enter_group(task);
         self.feeder.slots[slot as usize].task = Some(task);
         self.feeder.task_of_job.push(Some(task));
+        self.start_system_work(host, self.hosts[host as usize].beside_job_ns);
         self.run_task(task);
     }
 

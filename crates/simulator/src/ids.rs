@@ -42,4 +42,6 @@ pub(crate) enum Worker {
     Task(TaskId),
     /// A request, at the host that sends or serves it.
     Rpc(RpcId),
+    /// What the system does beside the jobs.
+    System,
 }

@@ -57,6 +57,27 @@ fn cpu_ns(job: &JobOutcome) -> u64 {
 }
 
 #[test]
+fn what_the_system_does_beside_jobs_delays_them_only_where_cores_are_few() {
+    let end_ns = |slots: u32, beside_job_ns: u64| {
+        let mut host = node("worker", 1, 2);
+        host["beside_job_ns"] = json!(beside_job_ns);
+        let made = outcome(&json!({
+            "seed": 1, "nodes": [host], "files": [],
+            "profiles": [{"name": "job", "steps": [{"do": "compute", "cpu_ns": 300_000_000}]}],
+            "run": {"profile": "job", "slots_per_node": slots,
+                    "load": {"kind": "batch", "jobs": slots}}
+        }));
+        // It is in no job's ledger.
+        assert!(made.jobs.iter().all(|job| job.ledger.on_cpu_ns < 302_000_000));
+        made.end_ns as f64
+    };
+    assert_eq!(end_ns(1, 0), end_ns(1, 50_000_000));
+    // Four jobs of 0.3 s and four times 0.05 s on two cores.
+    let (free, busy) = (end_ns(4, 0), end_ns(4, 50_000_000));
+    assert!((free / 0.6e9 - 1.0).abs() < 0.01 && (busy / 0.7e9 - 1.0).abs() < 0.01, "{busy}");
+}
+
+#[test]
 fn one_thread_is_the_job_without_threads() {
     for (work_ms, ahead) in [(0, 0), (20, 0), (20, 1), (0, 1)] {
         let alone = run(&parse(&scenario(0, 24, work_ms, ahead))).unwrap();

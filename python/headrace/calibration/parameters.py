@@ -192,6 +192,9 @@ def _of_target(cell: ModelledCell, elsewhere: bool) -> list[Learnable]:
     if _creates(scenario):
         # By file system: one that is full and old takes twice the time of a new one.
         made.append(of("create", 1.0, 0.05, 20.0, "times"))
+    if scenario.get("one_machine"):
+        # Known where the CPU time of all that is not a job is: on the cores that jobs share.
+        made.append(of("beside_job", 5e-3, 1e-5, 1.0, "s"))
     kinds = [each["kind"] for each in scenario["services"] if each["name"] == target]
     if kinds:
         port = scenario["nodes"][0]["network"]

@@ -37,6 +37,10 @@ pub struct HostSpec {
     pub create_ns: u64,
     #[serde(default)]
     pub remove_ns: u64,
+    /// CPU time that the system spends for each job beside the job's own process: its start and
+    /// end, its connections, probes.
+    #[serde(default)]
+    pub beside_job_ns: u64,
     /// Copy rate between page cache and job.
     #[serde(default = "copy")]
     pub copy_bytes_per_s: f64,

@@ -33,6 +33,15 @@ impl World<'_> {
         self.set_cpu_timer(host);
     }
 
+    /// Start work of a host's system, for which nothing waits.
+    pub fn start_system_work(&mut self, host: u32, cpu_ns: u64) {
+        if cpu_ns > 0 {
+            let (host, now) = (self.cores_of(host), self.now);
+            self.hosts[host as usize].cpu.start(now, Worker::System, cpu_ns);
+            self.set_cpu_timer(host);
+        }
+    }
+
     fn set_cpu_timer(&mut self, host: u32) {
         let h = &mut self.hosts[host as usize];
         match (h.cpu.next_done(), h.cpu_timer) {
@@ -60,6 +69,7 @@ impl World<'_> {
         match who {
             Worker::Task(task) => self.task_worked(task, cpu_ns),
             Worker::Rpc(rpc) => self.rpc_worked(rpc),
+            Worker::System => {}
         }
     }
 

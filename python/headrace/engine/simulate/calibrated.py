@@ -108,6 +108,9 @@ def _with_target(made: Scenario, own: TargetCalibration, target: str) -> Scenari
     held |= {(host["name"], target) for host in made["nodes"]}
     hosts = [_host(each, own, held) for each in (*made["nodes"], *made["servers"])]
     count = len(made["nodes"])
+    if own.beside_job is not None:
+        for host in hosts[:count]:
+            host["beside_job_ns"] = round(own.beside_job * 1e9)
     return {
         **made,
         "nodes": hosts[:count],
