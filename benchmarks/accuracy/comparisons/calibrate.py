@@ -79,9 +79,12 @@ COMPARISON = Comparison(
         "24 to 23 %); each format has a CPU time and such a share of its own, and jobs differ "
         "([models](models.md#jobs-that-differ)), which on another set changed the largest from 19 "
         "to 13 %, and the median by less than 1 %.",
-        "Since 2026-11-28 the cost of turns at a core is learnt from a warm cell with more jobs "
-        "than cores, on local storage. The run before was known then: in it, the four checked "
-        "cells of local storage were 5 to 11 % too fast.",
+        "Since 2026-11-28 two costs of more jobs than cores are learnt: that of turns at a core, "
+        "from a warm cell on local storage, and the CPU time that the system spends beside each "
+        "job. Runs before were known then: in one, the four checked cells of local storage were 5 "
+        "to 11 % too fast. On another set of measurements the second cost changed the median error "
+        "of the checked cells from 9 to 6 %, and the largest from 20 to 16 %; the first was too "
+        "small to be determined there.",
         "In runs before 2026-11-27 the simulation read ahead as kernels before 6.16 do: the "
         "analysis's file in 126 requests of the disk, Linux 6.18 in 179 ([large "
         "folios](models.md#page-cache-modelsrcpagecache)).",
