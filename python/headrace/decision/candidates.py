@@ -9,35 +9,27 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from headrace.analysis.metrics import valid_trials
 from headrace.analysis.read import Records
+from headrace.decision.cells import (
+    CandidateCell,
+    cells_of,
+    differing,
+    key_of,
+    rate_name,
+    without_trial,
+)
 from headrace.decision.costs import PERFORMANCE, Activity, Costs, copies_written, costs_of
 from headrace.decision.offers import Offers
+from headrace.decision.randomness import Draws, Randomness, Spread, spreads_of
 from headrace.errors import RefusedError, UsageError
 from headrace.metrics import less_is_better, metric_of
 from headrace.records.inventory import Inventory
-from headrace.study.level_words import level_words
 
 DRAWS = 4000
 ASSUMED_MODEL_ERROR = 0.15
 """Relative error of a simulated rate where no measurement of the same study is given. An
 assumption, near the largest of the errors in docs/profiles.md."""
-
-ASSUMED_SPREAD = 0.1
-"""Relative standard deviation of rates between repeats where no configuration was measured twice.
-An assumption: with none, two single trials would show any difference."""
-_NOT_REPEATED = "no configuration was measured twice: repeats are taken to differ by 10 %"
-
-SETTINGS_ERROR = 0.03
-"""Relative error of a simulated rate between settings of one storage with the same slots, at most.
-Twice what is left in the reproduction of *cluster-energy* without the mean error of each storage:
-1.0 % of the energies and 1.5 % of the times, over 28 filesystems and schedulers each."""
-SLOTS_SHARE = 0.5
-"""Share of the model's error (its variance) that is another one for each number of slots of a
-storage. An assumption: in the reproduction of *proof-ssd*, curves over slots are as far off as
-storages are."""
 
 SHOWN_METRICS = (
     "events_per_s",
@@ -50,8 +42,6 @@ SHOWN_METRICS = (
     "idle_power_w",
 )
 """Metrics of every configuration, besides those that wishes refer to."""
-
-Draws = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -133,20 +123,6 @@ class Basis:
     metrics: frozenset[str] = field(default_factory=frozenset[str])
 
 
-@dataclass
-class _Cell:
-    configuration: str
-    target: str
-    levels: dict[str, Any]
-    slots: int
-    nodes: int
-    provenance: str
-    target_kind: str
-    rows: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Workload -> (results folder, rows of its valid trials)."""
-    left_out: dict[str, int] = field(default_factory=dict[str, int])
-
-
 def basis_of(
     sets: Sequence[Records],
     offers: Offers,
@@ -164,7 +140,7 @@ def basis_of(
     needed besides `SHOWN_METRICS`. Raises RefusedError when no
     trial can be used, UsageError for a workload that no result set has.
     """
-    every = _cells(sets)
+    every = cells_of(sets)
     cells = [cell for cell in every if cell.rows]
     workloads = list(dict.fromkeys(name for cell in cells for name in cell.rows))
     if not workloads:
@@ -178,15 +154,15 @@ def basis_of(
     compared = _compared_error(cells)
     error, source = _error(cells, compared, model_error)
     cells, notes = _measured_first(cells)
-    names = _differing(cells)
-    incomplete = _without_trial(every, cells, _differing(every))
-    spreads, assumed = _spreads(cells)
+    names = differing(cells)
+    incomplete = without_trial(every, cells, differing(every))
+    spreads, assumed = spreads_of(cells)
     notes = (*notes, *assumed)
-    random = _Random(np.random.default_rng(seed), draws, error, spreads)
+    random = Randomness(np.random.default_rng(seed), draws, error, spreads)
     needed = frozenset((*SHOWN_METRICS, *metrics))
     made: list[Candidate] = []
     for cell in cells:
-        key = _key(cell, names)
+        key = key_of(cell, names)
         missing = [name for name in mix if name not in cell.rows]
         if missing:
             incomplete[key] = f"no valid trial of {', '.join(missing)}"
@@ -206,68 +182,6 @@ def basis_of(
     )
 
 
-# -- cells --
-
-
-def _cells(sets: Sequence[Records]) -> list[_Cell]:
-    found: dict[tuple[str, str], _Cell] = {}
-    for records in sets:
-        for row in _rows(records.trials):
-            name = configuration_of(row)
-            cell = found.setdefault(
-                (name, row["provenance"]),
-                _Cell(
-                    name, row["target"], _levels(row), int(row["slots"]), _node_count(row),
-                    row["provenance"], str(row["target_kind"]),
-                ),
-            )  # fmt: skip
-            if not row["valid"]:
-                workload = str(row["workload"])
-                cell.left_out[workload] = cell.left_out.get(workload, 0) + 1
-        for row in _rows(valid_trials(records)):
-            cell = found[configuration_of(row), row["provenance"]]
-            cell.rows.setdefault(row["workload"], (records.root, []))[1].append(row)
-    return list(found.values())
-
-
-def _without_trial(
-    every: Sequence[_Cell], cells: Sequence[_Cell], names: Sequence[str]
-) -> dict[str, str]:
-    """Return the configurations of which no trial is valid, by name, with the reason."""
-    having = {cell.configuration for cell in cells}
-    return {
-        _key(cell, names): f"none of its {sum(cell.left_out.values())} trials is valid"
-        if sum(cell.left_out.values()) > 1
-        else "its only trial is not valid"
-        for cell in every
-        if cell.configuration not in having
-    }
-
-
-def configuration_of(row: Mapping[str, Any]) -> str:
-    """Return a text that is equal for trials of one configuration: rows of `Records.trials`."""
-    return repr((row["target"], sorted(_levels(row).items()), row["slots"], _node_count(row)))
-
-
-def _levels(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: level
-        for name, level in dict(row["levels"]).items()
-        if name.removeprefix("run.") not in ("target", "workload", "slots", "nodes")
-        and level is not None
-    }
-
-
-def _rows(frame: Any) -> list[dict[str, Any]]:
-    return frame.to_dict("records") if len(frame) else []
-
-
-def _node_count(row: Mapping[str, Any]) -> int:
-    """Return the number of nodes: what the inventory says, or the number in `[run]`."""
-    counted = [item.count for item in row["inventory"] or () if item.part == "node"]
-    return int(counted[0] if counted else row["nodes"])
-
-
 def _mix(workloads: Sequence[str], shares: Mapping[str, float] | None) -> dict[str, float]:
     if shares is None:
         return {name: 1 / len(workloads) for name in workloads}
@@ -280,7 +194,7 @@ def _mix(workloads: Sequence[str], shares: Mapping[str, float] | None) -> dict[s
     return {name: share / total for name, share in shares.items() if share > 0}
 
 
-def _measured_first(cells: Sequence[_Cell]) -> tuple[list[_Cell], tuple[str, ...]]:
+def _measured_first(cells: Sequence[CandidateCell]) -> tuple[list[CandidateCell], tuple[str, ...]]:
     """Return the cells without simulated ones that were measured too."""
     real = {cell.configuration for cell in cells if cell.provenance != "simulated"}
     kept = [
@@ -291,7 +205,7 @@ def _measured_first(cells: Sequence[_Cell]) -> tuple[list[_Cell], tuple[str, ...
     return kept, (note,) if dropped else ()
 
 
-def _compared_error(cells: Sequence[_Cell]) -> float | None:
+def _compared_error(cells: Sequence[CandidateCell]) -> float | None:
     """Return the root mean square of the logarithmic error of simulated times, over cells that were
     measured too; None without any."""
     simulated = {cell.configuration: cell for cell in cells if cell.provenance == "simulated"}
@@ -302,15 +216,11 @@ def _compared_error(cells: Sequence[_Cell]) -> float | None:
             continue
         for workload, (_, rows) in cell.rows.items():
             if workload in other.rows:
-                name = _rate_name(rows[0]["metrics"])
+                name = rate_name(rows[0]["metrics"])
                 pair = [_mean(rows, name), _mean(other.rows[workload][1], name)]
                 if all(value > 0 for value in pair):
                     errors.append(math.log(pair[1] / pair[0]))
     return math.sqrt(sum(error**2 for error in errors) / len(errors)) if errors else None
-
-
-def _rate_name(metrics: Mapping[str, float]) -> str:
-    return "events_per_s" if metrics.get("events_per_s") else "asked_bytes_per_s"
 
 
 def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float:
@@ -319,7 +229,7 @@ def _mean(rows: Sequence[Mapping[str, Any]], name: str) -> float:
 
 
 def _error(
-    cells: Sequence[_Cell], compared: float | None, given: float | None
+    cells: Sequence[CandidateCell], compared: float | None, given: float | None
 ) -> tuple[float | None, Literal["compared", "assumed", "given", ""]]:
     if not any(cell.provenance == "simulated" for cell in cells):
         return None, ""
@@ -328,111 +238,13 @@ def _error(
     return (compared, "compared") if compared is not None else (ASSUMED_MODEL_ERROR, "assumed")
 
 
-def _differing(cells: Sequence[_Cell]) -> list[str]:
-    """Return the factors of which the cells have several levels."""
-    names = dict.fromkeys(name for cell in cells for name in cell.levels)
-    return [name for name in names if len({repr(cell.levels.get(name)) for cell in cells}) > 1]
-
-
-def _key(cell: _Cell, names: Sequence[str]) -> str:
-    parts = [cell.target]
-    parts += [
-        level_words(n, cell.levels[n], cell.target_kind, "") for n in names if n in cell.levels
-    ]
-    parts.append(f"{cell.slots} slot{'s' if cell.slots != 1 else ''}")
-    if cell.nodes > 1:
-        parts.append(f"{cell.nodes} nodes")
-    return ", ".join(parts)
-
-
-# -- numbers --
-
-
-@dataclass(frozen=True)
-class _Spread:
-    """Relative standard deviations between repeats, for cells with one trial."""
-
-    rate: float
-    power: float
-
-
-def _spreads(cells: Sequence[_Cell]) -> tuple[dict[bool, _Spread], tuple[str, ...]]:
-    """Return the spread of the simulated cells (True) and of the others (False), and a note where
-    it is assumed. Simulated cells without repeats have none."""
-    found: dict[bool, _Spread] = {}
-    notes: tuple[str, ...] = ()
-    for simulated in (True, False):
-        mine = [cell for cell in cells if (cell.provenance == "simulated") == simulated]
-        rate, power = _pooled_spread(mine), _pooled_spread(mine, "mean_power_w")
-        if rate is None and mine and not simulated:
-            notes = (_NOT_REPEATED,)
-        other = 0.0 if simulated else ASSUMED_SPREAD
-        found[simulated] = _Spread(
-            other if rate is None else rate, other if power is None else power
-        )
-    return found, notes
-
-
-def _pooled_spread(cells: Sequence[_Cell], name: str = "") -> float | None:
-    """Return the relative standard deviation of a metric between repeats, over all cells; of the
-    rate if none is named. None when no cell has repeats."""
-    squares, freedom = 0.0, 0
-    for cell in cells:
-        for _, rows in cell.rows.values():
-            values = [
-                row["metrics"].get(name or _rate_name(row["metrics"]), math.nan) for row in rows
-            ]
-            logs = np.log([value for value in values if value > 0])
-            if len(logs) > 1:
-                squares += float(((logs - logs.mean()) ** 2).sum())
-                freedom += len(logs) - 1
-    return math.sqrt(squares / freedom) if freedom else None
-
-
-class _Random:
-    """Where draws come from. Cells of one storage share what the model of it does not know."""
-
-    def __init__(
-        self,
-        source: np.random.Generator,
-        draws: int,
-        error: float | None,
-        spreads: Mapping[bool, _Spread],
-    ) -> None:
-        self.source = source
-        self.draws = draws
-        self.error = error
-        """Relative error of simulated rates."""
-        self.spreads = spreads
-        """Of simulated cells (True), and of others."""
-        self._factors: dict[str, Draws] = {}
-
-    def model_factor(self, target: str, inventory: Inventory, slots: int) -> Draws:
-        """Return the factors between the true and the simulated rates of a configuration.
-
-        One part is common to all configurations of a storage, one to those with the same slots.
-        """
-        storage = repr((target, [(item.name, item.count) for item in inventory]))
-        error = self.error or 0.0
-        common = self._common(storage, error * math.sqrt(1 - SLOTS_SHARE))
-        of_slots = self._common(f"{storage} {slots}", error * math.sqrt(SLOTS_SHARE))
-        own = self.source.normal(0.0, min(error, SETTINGS_ERROR), self.draws)
-        return common * of_slots * np.exp(own)
-
-    def _common(self, name: str, error: float) -> Draws:
-        """Return the same factors whenever this name is given."""
-        if name not in self._factors:
-            self._factors[name] = np.exp(self.source.normal(0.0, error, self.draws))
-        return self._factors[name]
-
-
 def _candidate(
-    cell: _Cell,
+    cell: CandidateCell,
     key: str,
     names: Sequence[str],
     mix: Mapping[str, float],
     offers: Offers,
-    random: _Random,
+    random: Randomness,
     needed: frozenset[str],
 ) -> Candidate:
     simulated = cell.provenance == "simulated"
@@ -492,7 +304,7 @@ def _of_power(costs: Costs, draws: Mapping[str, Draws], offers: Offers) -> dict[
     return found
 
 
-def _evidence(cell: _Cell, workload: str, needed: frozenset[str]) -> Evidence:
+def _evidence(cell: CandidateCell, workload: str, needed: frozenset[str]) -> Evidence:
     root, rows = cell.rows[workload]
     names = dict.fromkeys(name for row in rows for name in row["metrics"] if name in needed)
     return Evidence(
@@ -506,7 +318,9 @@ def _evidence(cell: _Cell, workload: str, needed: frozenset[str]) -> Evidence:
     )
 
 
-def _drawn(evidence: Evidence, factor: Draws, random: _Random, spread: _Spread) -> dict[str, Draws]:
+def _drawn(
+    evidence: Evidence, factor: Draws, random: Randomness, spread: Spread
+) -> dict[str, Draws]:
     """Return draws of each metric's mean: a multivariate t about the mean of the trials.
 
     One random weight per trial serves all metrics, so that their correlations are kept. With one
@@ -596,7 +410,7 @@ def _sum(values: Sequence[Draws]) -> Draws:
 
 
 def _activity(
-    cell: _Cell, mix: Mapping[str, float], point: Mapping[str, float], copies: float
+    cell: CandidateCell, mix: Mapping[str, float], point: Mapping[str, float], copies: float
 ) -> Activity:
     """Return what jobs do to the hardware. `copies`: bytes stored per byte that they write."""
     times = _times(cell, mix)
@@ -635,7 +449,7 @@ def _activity(
     )
 
 
-def _times(cell: _Cell, mix: Mapping[str, float]) -> dict[str, float]:
+def _times(cell: CandidateCell, mix: Mapping[str, float]) -> dict[str, float]:
     """Return the time that each workload takes of a mix, in any unit."""
     for name in ("events_per_s", "asked_bytes_per_s"):
         rates = {workload: _mean(cell.rows[workload][1], name) for workload in mix}
@@ -644,13 +458,13 @@ def _times(cell: _Cell, mix: Mapping[str, float]) -> dict[str, float]:
     return dict(mix)
 
 
-def _write_amplification(cell: _Cell, mix: Mapping[str, float]) -> float | None:
+def _write_amplification(cell: CandidateCell, mix: Mapping[str, float]) -> float | None:
     """Return what flash wrote per byte written to it, over all trials; None without any write."""
     rows = [row for name in mix for row in cell.rows[name][1]]
     host = sum(row["device_flash_host_bytes"] for row in rows)
     return sum(row["device_flash_written_bytes"] for row in rows) / host if host > 0 else None
 
 
-def _every_trial_has(cell: _Cell, mix: Mapping[str, float], metric: str) -> bool:
+def _every_trial_has(cell: CandidateCell, mix: Mapping[str, float], metric: str) -> bool:
     rows = [row for name in mix for row in cell.rows[name][1]]
     return bool(rows) and all(row["metrics"].get(metric) is not None for row in rows)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from headrace.decision.candidates import Basis, Candidate, Draws
+from headrace.decision.candidates import Basis, Candidate
+from headrace.decision.randomness import Draws
 from headrace.decision.wishes import Quantity, Wishes, WishLimit
 
 SHOWN_BETTER = 0.95

@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from headrace.decision.answer import DecisionAnswer
-from headrace.decision.candidates import SETTINGS_ERROR, Candidate
+from headrace.decision.candidates import Candidate
 from headrace.decision.choose import Choice, JudgedConfiguration
+from headrace.decision.randomness import SETTINGS_ERROR
 from headrace.decision.wishes import Quantity, metric_quantity, own_quantity, own_title
 from headrace.metrics.shown import with_prefix
 from headrace.registry import nearest

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from headrace.analysis.read import Records, trials_frame
-from headrace.decision.candidates import configuration_of
+from headrace.decision.cells import configuration_of
 from headrace.engine.simulate.simulator import Cores, ScenarioRefusal
 from headrace.engine.simulate.trials import PreparedTrial
 from headrace.errors import HeadraceError, UsageError

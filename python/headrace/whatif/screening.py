@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.analysis.read import Records
-from headrace.decision.candidates import basis_of, configuration_of
+from headrace.decision.candidates import basis_of
+from headrace.decision.cells import configuration_of
 from headrace.decision.choose import choose
 from headrace.decision.offers import Offers
 from headrace.decision.screening import KEPT_PROBABILITY, ScreenedTrials, Screening, screen
