@@ -164,7 +164,7 @@ ARRAYS = "arrays and branches of libraries without types, by name"
 TOTALS = "totals of a probe or a fault, whose fields only its kind and the verdict know"
 UNTYPED_TABLES = {
     "analysis/read.py": "the study file stored with the records",
-    "decision/candidates.py": "rows of the frame of trials",
+    "decision/cells.py": "rows of the frame of trials",
     "whatif/scaling.py": "rows of the frame of trials",
     "calibration/site_file.py": STUDY_FILE,
     "engine/simulate/calibrated.py": "a drive as written in its TOML file",

@@ -66,7 +66,7 @@ class Candidate:
     configuration: str
     """What `configuration_of` returns for its trials."""
     target: str
-    levels: dict[str, Any]
+    levels: Mapping[str, object]
     """Levels that differ among the configurations; includes `slots`."""
     slots: int
     nodes: int
