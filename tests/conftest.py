@@ -3,8 +3,9 @@
 Tests run side by side: each has folders, an undo journal and network namespaces of its own. One
 that measures times or rates, judges the load of the machine, or looks at settings that other tests
 may change is marked `machine`, with the reason beside the mark, and runs alone. One that measures
-and itself leaves the machine mostly idle is marked `quiet`: it runs beside others of that mark. A
-mount namespace that one of them makes holds what another mounts for as long, which is waited for.
+and itself leaves the machine mostly idle is marked `quiet`: it runs beside others of that mark, the
+longest first (`quiet(seconds=56)`). A mount namespace that one of them makes holds what another
+mounts for as long, which is waited for.
 """
 
 from __future__ import annotations
@@ -62,11 +63,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run fast tests first, but of those that take long the longest."""
     here = Path(__file__).parent
 
-    def place(item: pytest.Item) -> tuple[int, bool]:
+    def place(item: pytest.Item) -> tuple[float, int, bool]:
         path = item.path.relative_to(here)
+        quiet = item.get_closest_marker("quiet")
+        seconds = quiet.kwargs.get("seconds", 0.0) if quiet else 0.0
         if str(path) in LONG:
-            return ORDER.index("system"), False
-        return ORDER.index(path.parts[0]), True
+            return -seconds, ORDER.index("system"), False
+        return -seconds, ORDER.index(path.parts[0]), True
 
     items.sort(key=place)
 

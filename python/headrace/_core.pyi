@@ -38,16 +38,17 @@ class _Timed:
     def capacity_bytes(self) -> int: ...
     def run(
         self,
-        op: Sequence[int],
+        op: int | Sequence[int],
         sector: Sequence[int],
-        sectors: Sequence[int],
-        wait_ns: Sequence[int],
+        sectors: int | Sequence[int],
+        wait_ns: int | Sequence[int],
         depth: int,
         limit_ns: int,
     ) -> bytes:
         """Run requests in order with `depth` in flight, each `wait_ns` after it could have
         started, none after `limit_ns`. Return start and end of each (ns, uint64, one after the
-        other). `op`: 0 read, 1 write, 2 write that is done when it is on the medium.
+        other). `op`: 0 read, 1 write, 2 write that is done when it is on the medium. One value
+        instead of a sequence is that of every request.
         """
 
 class TimedBlockDevice(_Timed):

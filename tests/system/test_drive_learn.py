@@ -35,7 +35,7 @@ def headrace(*words: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.quiet  # times of requests are measured
+@pytest.mark.quiet(seconds=46)  # times of requests are measured
 def test_a_disk_is_learnt_through_the_kernel(tmp_path: Path) -> None:
     text = entry("drives", "seagate-st3750640ns").file.read_text()
     hidden = tmp_path / "hidden.toml"
@@ -100,7 +100,7 @@ def learnt_by_writes(drive: Path, path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.quiet  # times of requests are measured
+@pytest.mark.quiet(seconds=56)  # times of requests are measured
 def test_an_empty_ssd_is_learnt_by_writes_through_the_kernel(tmp_path: Path) -> None:
     """Half a minute: it is written, so that reads need its flash, and read."""
     hidden = tmp_path / "hidden.toml"

@@ -116,7 +116,7 @@ def slow_server() -> Generator[tuple[int, list[tuple[float, float]]]]:
             server.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.mark.machine  # children start at a rate that depends on the load
+@pytest.mark.quiet  # children start at a rate that depends on the load
 @pytest.mark.parametrize("calls", ["call", "substitution", "script"])
 @pytest.mark.parametrize("user", [0, 65534], ids=["root", "owner"])
 def test_what_short_lived_children_wait_for(user: int, calls: str) -> None:

@@ -155,7 +155,7 @@ for _ in range(int(sys.argv[2])):
 """
 
 
-@pytest.mark.quiet  # shares of time: jobs of other tests would wait for the same CPUs
+@pytest.mark.quiet(seconds=23)  # shares of time: jobs of other tests would wait for the CPUs
 @pytest.mark.usefixtures("needs_root")
 def test_reads_of_an_emulated_disk(workspace: Workspace, context: TargetContext) -> None:
     """At random, in order, and warm: the limit, and what simulations advise."""

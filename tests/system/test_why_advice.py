@@ -224,6 +224,7 @@ def test_requests_over_a_lasting_connection(workspace: Workspace, port: str) -> 
     assert "a server at no distance" not in seconds
 
 
+@pytest.mark.quiet(seconds=30)
 def test_requests_over_a_connection_each_cannot_be_counted(workspace: Workspace, port: str) -> None:
     def judge(number: int) -> Judged:
         return why(workspace, sys.executable, "-c", CLIENT, port, "short", str(number))

@@ -15,19 +15,47 @@ use crate::errors::{read, refused};
 const READ: u8 = 0;
 const WRITE_THROUGH: u8 = 2;
 
-fn steps(op: &[u8], sector: &[u64], sectors: &[u32], wait_ns: &[u64]) -> PyResult<Vec<Step>> {
+/// A value for each step, or one for all.
+#[derive(FromPyObject)]
+enum Column<T> {
+    Same(T),
+    Each(Vec<T>),
+}
+
+impl<T: Copy> Column<T> {
+    fn at(&self, step: usize) -> T {
+        match self {
+            Column::Same(value) => *value,
+            Column::Each(values) => values[step],
+        }
+    }
+
+    fn fits(&self, count: usize) -> bool {
+        match self {
+            Column::Same(_) => true,
+            Column::Each(values) => values.len() == count,
+        }
+    }
+}
+
+fn steps(
+    op: &Column<u8>,
+    sector: &[u64],
+    sectors: &Column<u32>,
+    wait_ns: &Column<u64>,
+) -> PyResult<Vec<Step>> {
     let count = sector.len();
-    if [op.len(), sectors.len(), wait_ns.len()].iter().any(|&each| each != count) {
+    if !(op.fits(count) && sectors.fits(count) && wait_ns.fits(count)) {
         return Err(PyValueError::new_err("columns of different lengths"));
     }
-    let step = |at: usize| Step {
-        write: op[at] != READ,
-        through: op[at] == WRITE_THROUGH,
-        sector: sector[at],
-        sectors: sectors[at],
-        wait_ns: wait_ns[at],
+    let step = |(at, &sector): (usize, &u64)| Step {
+        write: op.at(at) != READ,
+        through: op.at(at) == WRITE_THROUGH,
+        sector,
+        sectors: sectors.at(at),
+        wait_ns: wait_ns.at(at),
     };
-    Ok((0..count).map(step).collect())
+    Ok(sector.iter().enumerate().map(step).collect())
 }
 
 /// Return start and end of each timing, one after the other.
@@ -57,10 +85,10 @@ impl TimedBlockDevice {
     fn run<'py>(
         &mut self,
         py: Python<'py>,
-        op: Vec<u8>,
+        op: Column<u8>,
         sector: Vec<u64>,
-        sectors: Vec<u32>,
-        wait_ns: Vec<u64>,
+        sectors: Column<u32>,
+        wait_ns: Column<u64>,
         depth: usize,
         limit_ns: u64,
     ) -> PyResult<Bound<'py, PyBytes>> {
@@ -93,10 +121,10 @@ impl TimedModel {
     fn run<'py>(
         &mut self,
         py: Python<'py>,
-        op: Vec<u8>,
+        op: Column<u8>,
         sector: Vec<u64>,
-        sectors: Vec<u32>,
-        wait_ns: Vec<u64>,
+        sectors: Column<u32>,
+        wait_ns: Column<u64>,
         depth: usize,
         limit_ns: u64,
     ) -> PyResult<Bound<'py, PyBytes>> {

@@ -62,6 +62,7 @@ class S3Protocol(UrlProtocol):
     def load(self) -> None:
         with contextlib.suppress(ImportError):  # said when a file is opened
             importlib.import_module("s3fs")
+            importlib.import_module("headrace.protocols.s3_session")
 
     @override
     def address_and_path(self, url: str) -> tuple[str, str]:

@@ -32,6 +32,9 @@ EDGE_SECTORS = (2 << 20) // SECTOR_BYTES
 for what it holds."""
 
 Times = npt.NDArray[np.float64]
+Columns = tuple[int | Sequence[int], Sequence[int], int | Sequence[int], int | Sequence[int]]
+"""What requests do, their places, their sectors and the pauses before them; one value for all of
+them, or one each."""
 
 
 @dataclass(frozen=True)
@@ -162,22 +165,20 @@ class LearntDevice:
 
     def _requests(
         self,
-        op: int | list[int],
+        op: int | Sequence[int],
         sector: Sequence[int],
         sectors: int | Sequence[int],
         wait_s: float | Sequence[float],
         depth: int,
         limit_s: float | None,
     ) -> RequestTimes:
-        count = len(sector)
-        ops = [op] * count if isinstance(op, int) else op
-        lengths = [sectors] * count if isinstance(sectors, int) else list(sectors)
         waits_ns = (
-            [round(wait_s * 1e9)] * count
+            round(wait_s * 1e9)
             if isinstance(wait_s, (int, float))
             else [round(each * 1e9) for each in wait_s]
         )
         until_s = None if limit_s is None else self.elapsed_s + limit_s
+        count = len(sector)
         step = CHUNK if depth == 1 else max(count, 1)
         parts: list[Times] = []
         for first in range(0, count, step):
@@ -186,59 +187,53 @@ class LearntDevice:
                 break
             chunk = slice(first, first + step)
             times = self._run(
-                ops[chunk], sector[chunk], lengths[chunk], waits_ns[chunk], depth, left_s
-            )
+                _part(op, chunk), sector[chunk], _part(sectors, chunk), _part(waits_ns, chunk),
+                depth, left_s,
+            )  # fmt: skip
             parts.append(times)
         times = np.concatenate(parts) if parts else np.empty((0, 2))
         return RequestTimes(times[:, 0], times[:, 1])
 
     def _run(
         self,
-        ops: list[int],
+        op: int | Sequence[int],
         sector: Sequence[int],
-        sectors: list[int],
-        wait_ns: list[int],
+        sectors: int | Sequence[int],
+        wait_ns: int | Sequence[int],
         depth: int,
         left_s: float | None,
     ) -> Times:
-        prompt = (
-            _prompt() if isinstance(self._timed, TimedBlockDevice) else contextlib.nullcontext()
-        )
+        limit_ns = WITHOUT_LIMIT_NS if left_s is None else round(left_s * 1e9)
+        columns = (op, sector, sectors, wait_ns)
+        if isinstance(self._timed, TimedModel):  # a fit runs thousands of short loads
+            made = self._timed.run(*columns, depth, limit_ns)
+        else:
+            made = self._run_device(self._timed, columns, depth, limit_ns)
+        times = np.frombuffer(made, np.uint64).astype(np.float64).reshape(-1, 2) * 1e-9
+        if len(times):
+            self.elapsed_s = float(times[:, 1].max())
+        read, written = _moved(op, sectors, len(times))
+        self.read_bytes += read * SECTOR_BYTES
+        self.written_bytes += written * SECTOR_BYTES
+        self._issued += DiskSums(len(times), read, written)
+        return times
+
+    def _run_device(
+        self, device: TimedBlockDevice, columns: Columns, depth: int, limit_ns: int
+    ) -> bytes:
         begun_s = time.process_time()
         try:
-            with prompt:
-                made = self._timed.run(
-                    ops,
-                    list(sector),
-                    sectors,
-                    wait_ns,
-                    depth,
-                    WITHOUT_LIMIT_NS if left_s is None else round(left_s * 1e9),
-                )
+            with _prompt():
+                made = device.run(*columns, depth, limit_ns)
         except OSError as error:
+            ops = {columns[0]} if isinstance(columns[0], int) else set(columns[0])
             what = " or ".join(sorted({"read" if op == READ else "write" for op in ops}))
             raise HeadraceError(
                 f"{self.name}: a {what} failed after {self.elapsed_s:.0f} s: {error}",
                 hint="the kernel's log (dmesg) says why; no drive file is written",
             ) from None
         self.request_cpu_s += time.process_time() - begun_s
-        times = np.frombuffer(made, np.uint64).astype(np.float64).reshape(-1, 2) * 1e-9
-        if len(times):
-            self.elapsed_s = float(times[:, 1].max())
-        read, written = self._moved(ops, sectors, len(times))
-        self.read_bytes += read * SECTOR_BYTES
-        self.written_bytes += written * SECTOR_BYTES
-        self._issued += DiskSums(len(times), read, written)
-        return times
-
-    @staticmethod
-    def _moved(ops: list[int], sectors: list[int], count: int) -> tuple[int, int]:
-        """Return the sectors that the first requests read and wrote."""
-        total = sum(sectors[:count])
-        if ops.count(ops[0]) == len(ops):  # a fit runs thousands of such loads
-            return (total, 0) if ops[0] == READ else (0, total)
-        read = sum(length for op, length in zip(ops[:count], sectors, strict=False) if op == READ)
-        return read, total - read
+        return made
 
     def take_idle(self, pause_s: float) -> None:
         """Leave the drive alone: it empties its caches meanwhile."""
@@ -272,6 +267,20 @@ class LearntDevice:
         if now is None or before is None:
             return None
         return others_in(part, now - before, issued)
+
+
+def _part(column: int | Sequence[int], chunk: slice) -> int | Sequence[int]:
+    return column if isinstance(column, int) else column[chunk]
+
+
+def _moved(op: int | Sequence[int], sectors: int | Sequence[int], count: int) -> tuple[int, int]:
+    """Return the sectors that the first requests read and wrote."""
+    total = sectors * count if isinstance(sectors, int) else sum(sectors[:count])
+    if isinstance(op, int):
+        return (total, 0) if op == READ else (0, total)
+    lengths = [sectors] * count if isinstance(sectors, int) else sectors
+    read = sum(length for op, length in zip(op[:count], lengths, strict=False) if op == READ)
+    return read, total - read
 
 
 def modelled_device(

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from headrace import protocols
 from headrace.datasets.own_files import OwnFiles
 from headrace.datasets.spec import DatasetSpec, Format
 from headrace.system.memory_folder import memory_folder
@@ -27,8 +26,6 @@ def warm_by_running(
     like the user's. `instead` holds options for this run.
     """
     from headrace.datasets.file_of_events import write_file
-
-    tuple(protocols.kinds())  # a job's first URL needs no search for them
 
     few = {"events": _EVENTS, "files": 1, "cluster_events": _EVENTS, "signal_fraction": 0.5}
     own = isinstance(data, OwnFiles)
