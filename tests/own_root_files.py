@@ -336,8 +336,13 @@ def identities(files: list[Path]) -> list[tuple[Any, ...]]:
     return found
 
 
-def done_trials(results: Path) -> dict[str, dict[str, Any]]:
-    """The records of a results folder by workload, every one of a trial that succeeded."""
+def all_done(results: Path) -> list[dict[str, Any]]:
+    """The records of a results folder, every one of a trial that succeeded."""
     found = [json.loads(file.read_text()) for file in sorted(results.glob("trials/*/trial.json"))]
     assert [(each["status"], each["cause"]) for each in found] == [("done", None)] * len(found)
-    return {each["workload"]["name"]: each for each in found}
+    return found
+
+
+def done_trials(results: Path) -> dict[str, dict[str, Any]]:
+    """The records of a results folder by workload, every one of a trial that succeeded."""
+    return {each["workload"]["name"]: each for each in all_done(results)}

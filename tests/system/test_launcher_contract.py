@@ -475,6 +475,14 @@ def test_settings_of_a_target_are_set_read_back_and_undone_by_the_agents(bench: 
         bench.nodes.agents[0].read_settings(str(bench.place / "no such directory"))
 
 
+def test_a_node_reads_files_by_url_and_says_which_it_cannot(bench: Bench) -> None:
+    (bench.place / "there").write_bytes(b"x" * 5_000_000)
+    agent = bench.nodes.agents[0]
+    agent.read_urls([f"file://{bench.place}/there"], {})
+    with pytest.raises(HeadraceError, match=r"file://.*/missing: "):
+        agent.read_urls([f"file://{bench.place}/{name}" for name in ("there", "missing")], {})
+
+
 @pytest.mark.usefixtures("needs_root")
 def test_an_agent_limits_the_memory_of_its_jobs_until_it_is_lifted(bench: Bench) -> None:
     agent = bench.nodes.agents[0]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import headrace
-from own_root_files import done_trials, identities, write_user_file
+from own_root_files import all_done, done_trials, identities, write_user_file
 
 pytestmark = pytest.mark.usefixtures("needs_root")
 
@@ -73,3 +73,63 @@ def test_own_files_are_read_on_a_target(kind: str, tmp_path: Path, journal_place
     assert found["write"]["results"]["events_kept"] == 450
     assert identities(files) == before
     assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == ["a b #1.root", "c.root"]
+
+
+READ_IN_TURN = """
+headrace = 1
+title = "two workloads, each with files of its own"
+[target.storage]
+{target}
+[workload.one]
+kind = "scan"
+data = {{ files = ["mine/*.root"] }}
+variable = "Hit_pt"
+columns = "*"
+[workload.two]
+kind = "scan"
+data = {{ files = ["others/*.root"] }}
+variable = "Hit_pt"
+columns = "*"
+[factors]
+cache = ["cold", "warm"]
+[plan]
+seed = 7
+repeats = {{ min = 3 }}
+[run]
+slots = 2
+shortest = 0
+foreign_load = "warning"
+timeout = "2 min"
+"""
+
+
+@pytest.mark.parametrize("kind", ["glusterfs", "xrootd", "s3", "hdfs"])
+def test_warm_files_are_in_the_memory_of_servers(
+    kind: str, tmp_path: Path, journal_place: Path
+) -> None:
+    """Also those that jobs reach by URL. A cold trial of the other workload leaves none there."""
+    # Larger than what GlusterFS's client keeps of a file that is opened.
+    sizes = {
+        folder: sum(
+            write_user_file(tmp_path / folder / f"{name}.root", 2_500, seed=seed).stat().st_size
+            for seed, name in enumerate("ab")
+        )
+        for folder in ("mine", "others")
+    }
+    study = tmp_path / "study.toml"
+    study.write_text(READ_IN_TURN.format(target=TARGETS[kind]))
+    made = headrace.load_study(study).run(tmp_path / "results", cache_dir=tmp_path / "cache")
+    trials = sorted(all_done(made), key=lambda trial: trial["started_utc"])
+    files = {"one": "mine", "two": "others"}
+    read = [
+        (each["workload"]["name"], each["levels"]["cache"],
+         each["device"]["bytes_read"] / sizes[files[each["workload"]["name"]]])
+        for each in trials
+    ]  # fmt: skip
+    before = {}
+    for (name, cache, share), last in zip(read[1:], read, strict=False):
+        before[name, cache, last[0], last[1]] = share
+    assert any(name != other and (cache, was) == ("warm", "cold")
+               for name, cache, other, was in before), "no warm trial after a cold one of others"  # fmt: skip
+    assert all(share < 0.1 for _, cache, share in read if cache == "warm"), read
+    assert all(share > 0.9 for _, cache, share in read if cache == "cold"), read

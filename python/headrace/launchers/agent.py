@@ -144,6 +144,15 @@ class Agent(ABC):
         """
 
     @abstractmethod
+    def read_urls(self, urls: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Read files of servers whole, as jobs of the node reach them: what servers have in memory
+        is then as after a first job.
+
+        `environment`: variables of the protocol's client. Raises HeadraceError with the client's
+        message.
+        """
+
+    @abstractmethod
     def can_drop_page_cache(self) -> bool:
         """Return whether the agent may empty the whole page cache: whether it runs as root."""
 

@@ -1,11 +1,18 @@
-"""The page cache before the jobs of a trial: dropped, warmed, or unchanged."""
+"""The caches before the jobs of a trial: dropped, warmed, or unchanged."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from headrace.errors import HeadraceError, InterruptedRunError
 from headrace.system import page_cache
+from headrace.system.journal import Journal
+from headrace.system.own_programs import own_module
+from headrace.system.processes import run_program
+
+_READ_PATIENCE_S = 1800.0
+"""For each file."""
 
 
 def prepare_cache(wanted: str, files: Sequence[str], own_device: bool) -> int | None:
@@ -27,3 +34,25 @@ def prepare_cache(wanted: str, files: Sequence[str], own_device: bool) -> int | 
     if wanted == "warm":
         page_cache.warm(paths)
     return None
+
+
+def read_urls(
+    journal: Journal,
+    urls: Sequence[str],
+    environment: Mapping[str, str],
+    command: Callable[[Sequence[str]], Sequence[str]],
+) -> None:
+    """Read files whole by their protocol's client, in a process of its own: clients start threads.
+
+    `command`: gives the command that reaches the network of the node's jobs. Raises HeadraceError.
+    """
+    argv = own_module("headrace.targets.upload", "--read", *urls)
+    patience_s = _READ_PATIENCE_S * len(urls)
+    try:
+        run_program(journal, command(argv), environment=environment, timeout_s=patience_s)
+    except InterruptedRunError:
+        raise
+    except HeadraceError as error:
+        # Only the client's message, which follows the command line.
+        _, _, said = error.message.partition(" failed: ")
+        raise HeadraceError(f"cannot warm the servers' memory: {said or error.message}") from error

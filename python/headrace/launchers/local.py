@@ -38,7 +38,7 @@ from headrace.launchers import (
     Ready,
     Reported,
 )
-from headrace.launchers.caches import prepare_cache
+from headrace.launchers.caches import prepare_cache, read_urls
 from headrace.launchers.channel import Channel
 from headrace.launchers.fork_server import Exit, ForkServer, ForkServerDiedError
 from headrace.probes.sampler import Sampler, Samples, Sampling
@@ -161,6 +161,14 @@ class MachineAgent(LocalAgent):
     @override
     def prepare_cache(self, wanted: str, files: Sequence[str], own_device: bool) -> int | None:
         return prepare_cache(wanted, files, own_device)
+
+    @override
+    def read_urls(self, urls: Sequence[str], environment: Mapping[str, str]) -> None:
+        read_urls(self._journal, urls, environment, self._command)
+
+    def _command(self, argv: Sequence[str]) -> Sequence[str]:
+        """Return the command that runs `argv` in the network of the node's jobs."""
+        return argv
 
     @override
     def can_drop_page_cache(self) -> bool:

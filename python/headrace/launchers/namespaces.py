@@ -58,6 +58,10 @@ class NamespaceAgent(MachineAgent):
         super().adopt(pid)
 
     @override
+    def _command(self, argv: Sequence[str]) -> Sequence[str]:
+        return self._node.command(argv)
+
+    @override
     def out_of_memory(self) -> int:
         memory = self._node.memory
         return super().out_of_memory() + (memory.killed() if memory is not None else 0)

@@ -1,4 +1,4 @@
-"""Upload files to storage that is reached by URL.
+"""Upload files to storage that is reached by URL, compare, read and remove them.
 
 A separate process, so that it can run on a cluster node.
 
@@ -6,6 +6,8 @@ A separate process, so that it can run on a cluster node.
         upload the files and print a JSON line per file: its URL; without files: only test writing
     python -m headrace.targets.upload --compare URL FILE…
         print a JSON line per file: whether it is complete on the storage
+    python -m headrace.targets.upload --read URL…
+        read files whole, so that servers have them in memory as far as they fit
     python -m headrace.targets.upload --remove URL
         remove a folder with its contents; it need not exist
 
@@ -85,6 +87,19 @@ def is_there(folder: str, file: Path, *, compare: bool = True) -> bool:
     return True
 
 
+def read_whole(url: str) -> None:
+    """Read a file to its end. Raises HeadraceError."""
+    try:
+        filesystem, path = filesystem_of(url)
+        with filesystem.open(path, "rb") as file:
+            while file.read(_PIECE_BYTES):
+                pass
+    except HeadraceError:
+        raise
+    except Exception as error:
+        raise HeadraceError(f"{url}: {cause_of(error)}") from error
+
+
 def try_writing(folder: str) -> None:
     """Write a small file, read it back and remove it."""
     url = f"{folder}/.headrace-{os.urandom(4).hex()}"
@@ -113,26 +128,33 @@ def _unwind(*_: object) -> None:
     sys.exit(128 + signal.SIGTERM)
 
 
+def _do(task: str, words: list[str]) -> None:
+    if task == "--read":
+        for url in words:
+            read_whole(url)
+        return
+    folder, files = words[0].rstrip("/"), [Path(name) for name in words[1:]]
+    compare = sum(file.stat().st_size for file in files) <= COMPARED_BYTES
+    if task == "--remove":
+        remove(folder)
+    elif task == "--compare":
+        for file in files:
+            print(json.dumps({"whole": is_there(folder, file, compare=compare)}), flush=True)
+    elif not files:
+        try_writing(folder)
+    else:
+        for file in files:
+            print(json.dumps({"url": upload(folder, file, compare=compare)}), flush=True)
+
+
 def main() -> int:
     """Run the process. Return 0, or 1 after an error reported on standard error."""
     end_without_search()
     # SIGTERM unwinds the stack, so that no partial file is left.
     signal.signal(signal.SIGTERM, _unwind)
-    task = sys.argv[1] if sys.argv[1] in ("--remove", "--compare") else ""
-    folder, *names = sys.argv[1 + bool(task) :]
-    folder, files = folder.rstrip("/"), [Path(name) for name in names]
+    task = sys.argv[1] if sys.argv[1] in ("--remove", "--compare", "--read") else ""
     try:
-        compare = sum(file.stat().st_size for file in files) <= COMPARED_BYTES
-        if task == "--remove":
-            remove(folder)
-        elif task == "--compare":
-            for file in files:
-                print(json.dumps({"whole": is_there(folder, file, compare=compare)}), flush=True)
-        elif not files:
-            try_writing(folder)
-        else:
-            for file in files:
-                print(json.dumps({"url": upload(folder, file, compare=compare)}), flush=True)
+        _do(task, sys.argv[1 + bool(task) :])
     except HeadraceError as error:
         print(error.message, file=sys.stderr)
     except Exception as error:

@@ -48,6 +48,8 @@ from headrace.system.machine_use import MachineUse, combined_use
 from headrace.system.owned import OURS, make_tree, refuse_link
 from headrace.workloads import Workload
 
+_READ_AT_ONCE = 16
+"""Files that are read between two looks at whether the run is to stop."""
 _CACHE_PHASES = {"cold": "dropping caches", "warm": "warming the cache"}
 
 
@@ -228,7 +230,6 @@ class _TrialRun:
     def _prepare_cache(self, layout: DatasetLayout) -> None:
         prepared, cache = self.prepared, self._run.cache
         if cache == "cold":
-            prepared.target.drop_caches(prepared.context)
             prepared.servers.drop_caches()
         if cache in _CACHE_PHASES:
             prepared.run.observer.phase(_CACHE_PHASES[cache])
@@ -236,8 +237,26 @@ class _TrialRun:
         resident = [
             agent.prepare_cache(cache, files, own) for agent, files in self._cached_by(layout)
         ]
+        if cache == "cold":
+            # After the files were opened to drop their pages: GlusterFS's client keeps the content
+            # of a small file that is opened.
+            prepared.target.drop_caches(prepared.context)
+        if cache == "warm":
+            self._warm_servers(layout)
         known = [size for size in resident if size is not None]
         self.outcome.resident_bytes = sum(known) if known else None
+
+    def _warm_servers(self, layout: DatasetLayout) -> None:
+        """Read what jobs reach by URLs once, so that servers have it in memory."""
+        prepared = self.prepared
+        files = (layout.files, *layout.of_node) if layout.of_node else (layout.files,)
+        urls = sorted({file for of_one in files for file in of_one if "://" in file})
+        environment = prepared.holding(self.workload).location.environment
+        for first in range(0, len(urls), _READ_AT_ONCE):
+            if prepared.run.stop.is_set():
+                raise InterruptedRunError("stopped")
+            part = urls[first : first + _READ_AT_ONCE]
+            prepared.nodes.agents[0].read_urls(part, environment)
 
     def _cached_by(self, layout: DatasetLayout) -> list[tuple[Agent, list[str]]]:
         """Return the agents that prepare the page cache, and the input files of each.

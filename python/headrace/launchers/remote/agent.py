@@ -111,6 +111,10 @@ class RemoteAgent(Agent):
         return self.connection.call(Agent.prepare_cache, wanted, files, own_device)
 
     @override
+    def read_urls(self, urls: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.connection.call(Agent.read_urls, urls, dict(environment))
+
+    @override
     def can_drop_page_cache(self) -> bool:
         return self.connection.call(Agent.can_drop_page_cache)
 
