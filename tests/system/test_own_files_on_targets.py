@@ -5,6 +5,7 @@ Copied there, read there, left alone.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -126,10 +127,7 @@ def test_warm_files_are_in_the_memory_of_servers(
          each["device"]["bytes_read"] / sizes[files[each["workload"]["name"]]])
         for each in trials
     ]  # fmt: skip
-    before = {}
-    for (name, cache, share), last in zip(read[1:], read, strict=False):
-        before[name, cache, last[0], last[1]] = share
-    assert any(name != other and (cache, was) == ("warm", "cold")
-               for name, cache, other, was in before), "no warm trial after a cold one of others"  # fmt: skip
+    turns = [(last[1], cache) for last, (name, cache, _) in pairwise(read) if name != last[0]]
+    assert ("cold", "warm") in turns, "no warm trial after a cold one of the other workload"
     assert all(share < 0.1 for _, cache, share in read if cache == "warm"), read
     assert all(share > 0.9 for _, cache, share in read if cache == "cold"), read
