@@ -11,12 +11,15 @@ import math
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from headrace.system.waiting import wait_until
 
 # The first is the second without its windows, and needs less CPU time.
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
@@ -62,8 +65,8 @@ class Chromium:
                 "--hide-scrollbars",
                 f"--user-data-dir={self._profile.name}", "--remote-debugging-pipe", "about:blank",
             ],
-            close_fds=False, preexec_fn=descriptors, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            close_fds=False, preexec_fn=descriptors, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         os.close(to_browser)
         os.close(from_browser)
@@ -81,11 +84,16 @@ class Chromium:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.kill()
+        # Its other processes would write to the profile while it is removed.
+        os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         os.close(self._read)
         os.close(self._write)
+        wait_until(self._is_removed, 10.0, 0.05)
+
+    def _is_removed(self) -> bool:
         self._profile.cleanup()
+        return not Path(self._profile.name).exists()
 
     def command(self, method: str, parameters: dict[str, Any] | None = None) -> dict[str, Any]:
         """One DevTools command to the tab."""
