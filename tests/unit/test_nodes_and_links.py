@@ -275,6 +275,18 @@ def test_data_that_no_disk_of_a_server_read_make_a_cold_trial_invalid(
     assert [reason.code for reason in found] == codes
 
 
+@pytest.mark.parametrize(
+    ("read", "codes"), [(None, []), (0, []), (100, []), (300, ["cache-not-warm"])]
+)
+def test_a_warm_trial_that_reads_from_drives_has_a_warning(
+    read: int | None, codes: list[str]
+) -> None:
+    cold, warm = (RunOptions.model_validate({"cache": cache}) for cache in ("cold", "warm"))
+    assert [reason.code for reason in validity.warm(warm, [ended(1000)], read)] == codes
+    assert validity.warm(cold, [ended(1000)], read) == []
+    assert validity.warm(warm, [ended(0)], read) == []
+
+
 def test_a_worker_reads_the_files_of_its_own_node_first() -> None:
     def held(name: str, node: str) -> QueryFile:
         return QueryFile(f"root://{name}", 100, FilePlace((node,), {node: f"/{name}"}))

@@ -18,6 +18,8 @@ from headrace.units import format_amount, format_change, format_share
 
 COLD_SHARE = 0.9
 """Cold trials: share of the unique bytes requested by jobs that must come from the device."""
+_WARM_READS = 0.1
+"""A warm trial whose drives read more of what its jobs requested has a warning."""
 FULL_SHARE = 0.75
 """A link that carried this share of its rate for a whole trial was the limit."""
 FOREIGN_INVALID_SHARE = 0.10
@@ -107,6 +109,24 @@ def cold(
             )
         )
     return found
+
+
+def warm(run: RunOptions, jobs: Sequence[JobEnd], bytes_read: int | None) -> list[Reason]:
+    """Return a warning for a warm trial whose data came from drives, which took its time.
+
+    `bytes_read`: by the drives, of the node or of all servers; None if not known.
+    """
+    unique = _unique_bytes(jobs)
+    if run.cache != "warm" or bytes_read is None or not unique:
+        return []
+    if bytes_read <= _WARM_READS * unique:
+        return []
+    moved, asked = format_amount(bytes_read), format_amount(unique)
+    text = (
+        f"drives read {moved} during the trial, where jobs requested {asked} of files that were "
+        f"to be in memory: is it large enough, and is nothing read past the page cache?"
+    )
+    return [reason("cache-not-warm", text)]
 
 
 def _unique_bytes(jobs: Sequence[JobEnd]) -> int:

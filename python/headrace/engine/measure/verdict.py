@@ -71,10 +71,13 @@ def verdict_on(
         and interference is not None
     ):
         reasons += validity.clients_saturated(interference)
-    warnings: list[Reason] = []
+    device = values.get("block")
+    warnings = validity.warm(run, pool.jobs, device["bytes_read"] if device else None)
+    warnings += validity.warm(run, pool.jobs, bytes_read(outcome.server_totals))
     if interference is not None:
-        found, warnings = validity.foreign_load(run, interference)
+        found, told = validity.foreign_load(run, interference)
         reasons += found
+        warnings += told
     return Verdict(reasons + _competing_io(prepared, outcome, pool, values.get("block")), warnings)
 
 
