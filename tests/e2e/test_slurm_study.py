@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -58,6 +59,49 @@ def test_a_study_runs_on_three_nodes_and_leaves_nothing(here: Workspace, slurm: 
     assert "Traceback" not in ended.stdout + ended.stderr
     assert wait_until(lambda: not queue(here), 60, 0.2)
     assert list((slurm / "shared").iterdir()) == [], "credentials and logs are gone"
+
+
+SITE_SBATCH = """#!/bin/sh
+echo "Welcome to cluster 9: 3 nodes are up"
+exec {sbatch} "$@"
+"""
+
+
+def test_variables_of_the_user_and_words_of_the_site_change_nothing(
+    here: Workspace, slurm: Path
+) -> None:
+    """The study names the partition; jobs have the name by which undo finds them."""
+    sbatch = shutil.which("sbatch")
+    (here.place / "bin").mkdir()
+    (here.place / "bin" / "sbatch").write_text(SITE_SBATCH.format(sbatch=sbatch))
+    (here.place / "bin" / "sbatch").chmod(0o755)
+    here.environment |= {
+        "PATH": f"{here.place}/bin:{os.environ['PATH']}",
+        "SBATCH_PARTITION": "closed",
+        "SBATCH_JOB_NAME": "mine",
+        "SBATCH_ARRAY_INX": "1-2",
+    }
+    directive = r"""directives = ['--comment="two words"']"""
+    batch = f'cores = 4\nqueue = "main"\npatience = "20 s"\n{directive}'
+    command = here.start("run", batch_study(here, "slurm", slurm, batch), "--results", "results")
+    seen = set[str]()
+
+    def ended() -> bool:
+        seen.update(said_by(here, "squeue", "-h", "-t", "all", "-n", names(), "-o", "%P %k"))
+        return command.poll() is not None
+
+    def names() -> str:
+        return ",".join({file.parent.name for file in (slurm / "shared").glob("*/*.sh")}) or "none"
+
+    try:
+        assert wait_until(ended, 120, 0.2)
+        out, err = command.communicate(timeout=60)
+    finally:
+        command.kill()
+    (trial,) = here.trials()
+    assert trial["status"] == "done", f"{trial['cause']} {out} {err}"
+    assert seen == {"main two words"}, "no job of this name, or others"
+    assert wait_until(lambda: not queue(here), 60, 0.2)
 
 
 @pytest.mark.parametrize(
@@ -120,8 +164,16 @@ def test_ctrl_c_in_the_queue_stops_the_study(here: Workspace, slurm: Path) -> No
     assert not list(here.place.glob("r/trials/*")), "a trial that was stopped has no record"
 
 
-def test_a_job_that_is_cancelled_by_hand_is_a_lost_node_in_words(
-    here: Workspace, slurm: Path
+@pytest.mark.parametrize(
+    ("words", "state"),
+    [
+        (["scancel", "{job}"], "CANCELLED"),
+        (["scontrol", "update", "node=node2", "state=down", "reason=test"], "NODE_FAIL"),
+    ],
+    ids=["cancelled by hand", "the node fails"],
+)
+def test_a_job_that_ends_in_a_trial_is_a_lost_node_in_words(
+    here: Workspace, slurm: Path, words: list[str], state: str
 ) -> None:
     """The record says it; Dask's own words and tracebacks are not on the terminal."""
     file = batch_study(here, "slurm", slurm, "cores = 4", seconds=9)
@@ -129,14 +181,14 @@ def test_a_job_that_is_cancelled_by_hand_is_a_lost_node_in_words(
     try:
         assert wait_until(lambda: running("/bin/sleep", "9") == 6, 120, 0.2)
         (number,) = said_by(here, "squeue", "-h", "-w", "node2", "-o", "%i")
-        said_by(here, "scancel", number)
+        said_by(here, *(word.format(job=number) for word in words))
         out, err = command.communicate(timeout=180)
     finally:
         command.kill()
     assert command.returncode == 5, out + err
     (trial,) = here.trials()
     (lost,) = [each for each in trial["validity"]["reasons"] if each["code"] == "node-lost"]
-    assert f"slurm job {number}: JobState CANCELLED" in lost["text"], lost
+    assert f"slurm job {number}: JobState {state}" in lost["text"], lost
     assert "distributed" not in out + err and "Traceback" not in out + err, out + err
     assert wait_until(lambda: not queue(here), 60, 0.2)
 

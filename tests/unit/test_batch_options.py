@@ -21,6 +21,7 @@ from headrace.launchers.batch.cluster import (
 from headrace.launchers.batch.launcher import BatchLauncher
 from headrace.launchers.batch.options import BatchOptions
 from headrace.study import load_study_text
+from headrace.system import batch_jobs
 
 STUDY = """
 headrace = 1
@@ -195,6 +196,11 @@ def test_job_scripts_request_what_the_study_says() -> None:
     assert condor[-1] == "Queue" and not any(line.startswith("RequestMemory") for line in condor)
 
 
+def test_memory_of_slurm_is_not_rounded_up_to_whole_gib() -> None:
+    assert "#SBATCH --mem=1536M" in script("slurm", memory="1.5 GiB")
+    assert "#SBATCH --mem=1201M" in script("slurm", memory=(1200 << 20) + 1)
+
+
 IMPORT = """
 import signal
 from headrace.launchers.batch.cluster import import_dask_jobqueue
@@ -266,6 +272,60 @@ def test_slurm_is_asked_once_for_all_jobs(tmp_path: Path, commands: Callable[...
     assert (tmp_path / "squeue.calls").read_text().count("7,8,9") == 1
 
 
+HIDING_SQUEUE = """#!/bin/sh
+[ -n "$SQUEUE_STATES$SQUEUE_PARTITION" ] || echo "7 PENDING (Resources)"
+"""
+
+
+def test_filters_of_the_user_hide_no_jobs_of_slurm(
+    commands: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hidden job looked like one that has ended, and its trial failed."""
+    commands(squeue=HIDING_SQUEUE, scontrol=SCONTROL)
+    monkeypatch.setenv("SQUEUE_STATES", "RUNNING")
+    monkeypatch.setenv("SQUEUE_PARTITION", "short")
+    (waiting,) = batch_system("slurm").states(["7"])
+    assert (waiting.over, waiting.text) == (False, "PENDING (Resources)")
+
+
+CLUSTERS = """#!/bin/sh
+echo "$*" >> "$0.calls"
+case "$*" in
+*--clusters=other*) echo "CLUSTER: other"; echo "12 RUNNING (None)" ;;
+*) echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1 ;;
+esac
+"""
+
+
+def test_a_job_of_another_cluster_of_slurm_is_asked_for_and_cancelled_there(
+    tmp_path: Path, commands: Callable[..., None]
+) -> None:
+    commands(squeue=CLUSTERS, scancel=CLUSTERS)
+    (running,) = batch_system("slurm").states(["12;other"])
+    assert (running.over, running.text) == (False, "RUNNING (None)")
+    assert batch_jobs.cancel("slurm", "12;other") == "cancelled"
+    assert (tmp_path / "scancel.calls").read_text() == "--clusters=other 12\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "job"),
+    [
+        ("slurm", "Welcome to cluster 3\n--> 2 nodes ... OK\n12\n", "12"),
+        ("slurm", "12;other\n", "12;other"),
+        ("sge", 'warning: 2 queues are full\nYour job 12 ("headrace") has been submitted\n', "12"),
+        ("pbs", "Project 7 has 3 h left\n12.server\n", "12"),
+        ("pbs", "12\n", "12"),
+    ],
+)
+def test_numbers_in_other_words_of_a_submission_are_not_its_job(
+    kind: str, said: str, job: str
+) -> None:
+    """Another job was asked for, and cancelled at the end, while that of the run stayed."""
+    import_dask_jobqueue()
+    kept = batch_system(kind).job_class()
+    assert kept._job_id_from_submit_output(object.__new__(kept), said) == job
+
+
 CONDOR_Q = """#!/bin/sh
 echo "$*" >> "$0.calls"
 case "$1" in
@@ -280,6 +340,47 @@ for job in "$@"; do
     esac
 done
 """
+CONDOR_ANALYSIS = """#!/bin/sh
+cat << END
+-- Schedd: node1 : <127.0.0.1:17477?...
+The Requirements expression for job 17.000 is
+
+    (TARGET.Arch == "X86_64") && (TARGET.Cpus >= RequestCpus)
+
+The Requirements expression for job 17.000 reduces to these conditions:
+
+         Slots
+Step    Matched  Condition
+-----  --------  ---------
+[0]           4  TARGET.Arch == "X86_64"
+[7]           0  TARGET.Cpus >= RequestCpus
+
+WARNING:  Be advised:
+   No machines matched the jobs's constraints
+END
+"""
+
+
+def test_the_reason_of_a_waiting_job_of_htcondor_begins_with_its_conditions(
+    commands: Callable[..., None],
+) -> None:
+    """As condor_q 23.9 says it."""
+    queue = 'case "$1" in -better-analyze) exec condor_analysis ;; *) echo 17 0 1 undefined ;; esac'
+    commands(condor_q=f"#!/bin/sh\n{queue}\n", condor_analysis=CONDOR_ANALYSIS)
+    assert batch_system("htcondor").state("17.0").text == (
+        "Slots; Step Matched Condition; ----- -------- ---------; "
+        '[0] 4 TARGET.Arch == "X86_64"; [7] 0 TARGET.Cpus >= RequestCpus; '
+        "WARNING: Be advised:; No machines matched the jobs's constraints"
+    )
+
+
+def test_a_job_of_htcondor_that_is_being_removed_is_not_left(commands: Callable[..., None]) -> None:
+    """As condor_rm 23.9 says it of a job that the user has removed."""
+    said = "echo Job 8.0 already marked for removal >&2; exit 1"
+    commands(condor_rm=f"#!/bin/sh\n{said}\n")
+    assert batch_jobs.cancel("htcondor", "8.0") == "gone"
+
+
 CONDOR_HISTORY = """#!/bin/sh
 case "$1" in
 4.0) echo "4 1 undefined" ;;

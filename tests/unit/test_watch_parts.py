@@ -65,6 +65,21 @@ def test_batch_jobs_are_found_by_what_their_processes_have(tmp_path: Path) -> No
             found_by(kind, name)
 
 
+def test_the_number_of_an_array_names_all_its_tasks() -> None:
+    """Its last task has the number of the array: only this one was watched."""
+    array = {"SLURM_ARRAY_JOB_ID": "98765440"}
+    with (
+        program(SLURM_JOB_ID="98765441", SLURM_ARRAY_TASK_ID="1", **array) as first,
+        program(SLURM_JOB_ID="98765440", SLURM_ARRAY_TASK_ID="2", **array) as last,
+    ):
+        found = found_by("slurm", "98765440")
+        assert {key: job.pids for key, job in found.items()} == {
+            "slurm 98765440_1": {first},
+            "slurm 98765440_2": {last},
+        }
+        assert found_by("slurm", "98765441")["slurm 98765441"].pids == {first}
+
+
 @pytest.mark.parametrize(
     ("group", "key"),
     [

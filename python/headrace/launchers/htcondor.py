@@ -82,7 +82,7 @@ class HtCondor(BatchLauncher):
         state = cls.states([job])[0]
         if state.text != _STATES["1"]:
             return state
-        return JobState(False, said_by(["condor_q", "-better-analyze", job]).text[-1500:])
+        return JobState(False, _reason(said_by(["condor_q", "-better-analyze", job]).text))
 
     @override
     @classmethod
@@ -100,6 +100,12 @@ class HtCondor(BatchLauncher):
             else JobState(True, _end_of(job))
             for job in jobs
         ]
+
+
+def _reason(analysis: str) -> str:
+    """Return on one line how many machines fulfil each condition of a job, and the summary."""
+    lines = analysis.rpartition("reduces to these conditions:")[2].splitlines()
+    return "; ".join(text for line in lines if (text := " ".join(line.split())))[-1500:]
 
 
 def _words_of(number: str, *values: str) -> str:

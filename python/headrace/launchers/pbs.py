@@ -29,7 +29,12 @@ class Pbs(BatchLauncher):
     def job_class(cls) -> Any:
         from dask_jobqueue.pbs import PBSJob
 
-        return PBSJob
+        kind: Any = PBSJob
+
+        class Job(kind):
+            job_id_regexp = r"(?m)^(?P<job_id>[0-9]+)(\.\S+)?\s*$"
+
+        return Job
 
     @override
     @classmethod

@@ -43,7 +43,12 @@ class GridEngine(BatchLauncher):
     def job_class(cls) -> Any:
         from dask_jobqueue.sge import SGEJob
 
-        return SGEJob
+        kind: Any = SGEJob
+
+        class Job(kind):
+            job_id_regexp = r"[Yy]our job (?P<job_id>[0-9]+)"
+
+        return Job
 
     @override
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import subprocess
 import time
@@ -19,10 +20,13 @@ _SILENT_S = 60.0
 jobs would take as long, and all of them are in the undo journal."""
 _silent_at_s: list[float] = []
 """When a command had no answer last, on the monotonic clock; empty if the last one had."""
-_ID = re.compile(r"[0-9]+(\.[A-Za-z0-9_.-]+)?|headrace-[0-9a-f]+")
+_ID = re.compile(r"[0-9]+([.;][A-Za-z0-9_.-]+)?|headrace-[0-9a-f]+")
+_FILTERS = ("SQUEUE_", "SCANCEL_")
+"""Beginnings of variables by which a user of Slurm hides jobs from squeue and scancel, such as
+SQUEUE_STATES: a job that is hidden looks like one that has ended."""
 _GONE = re.compile(
     r"invalid job id|does not exist|do not exist|unknown job|not found|has finished"
-    r"|already (completing|completed|in deletion)|couldn't find|no matching",
+    r"|already (completing|completed|in deletion|marked for removal)|couldn't find|no matching",
     re.IGNORECASE,
 )
 
@@ -46,7 +50,13 @@ def ended_of(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
     patience_s = _SHORT_PATIENCE_S if silent_s < _SILENT_S else _PATIENCE_S
     try:
         ended = subprocess.run(
-            words, capture_output=True, text=True, timeout=patience_s, check=False
+            words,
+            env={name: text for name, text in os.environ.items() if not name.startswith(_FILTERS)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=patience_s,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         _silent_at_s[:] = [time.monotonic()]
@@ -59,6 +69,15 @@ def ended_of(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return ended
 
 
+def of_cluster(job: str) -> tuple[str, list[str]]:
+    """Return the number of a job of Slurm, and the option that names its cluster.
+
+    `job`: as `sbatch --parsable` prints it: `12`, or `12;other` on another cluster.
+    """
+    number, _, cluster = job.partition(";")
+    return number, [f"--clusters={cluster}"] if cluster else []
+
+
 def cancel(system: str, job: str) -> str:
     """Cancel a job and return what was done, as a clause. Raises HeadraceError when it is left.
 
@@ -67,8 +86,10 @@ def cancel(system: str, job: str) -> str:
     if not _ID.fullmatch(job):
         raise HeadraceError(f"{job!r} is not a batch job")
     words = [CANCEL[system], job]
-    if system == "slurm" and job.startswith("headrace-"):
-        words = [CANCEL[system], f"--name={job}"]
+    if system == "slurm":
+        number, option = of_cluster(job)
+        named = job.startswith("headrace-")
+        words = [CANCEL[system], *option, f"--name={job}" if named else number]
     ended = ended_of(words)
     said = " ".join(f"{ended.stdout} {ended.stderr}".split())
     if ended.returncode == 0:

@@ -420,7 +420,7 @@ class BatchCluster:
         return remedy
 
     def _log_of(self, job: _BatchJob) -> str:
-        number = job.id.partition(".")[0]
+        number = re.split(r"[.;]", job.id)[0]
         pattern = re.compile(rf"(?<![0-9]){re.escape(number)}(?![0-9])")
         lines: list[str] = []
         # HTCondor's log of events comes first: the end is kept, and the job's own words are there.

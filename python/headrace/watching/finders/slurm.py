@@ -1,4 +1,6 @@
-"""Jobs of Slurm on this node: `headrace watch --slurm 4711`, or `4711_3` of an array.
+"""Jobs of Slurm on this node: `headrace watch --slurm 4711`, or `4711_3` for a task of an array.
+
+The number of an array names all its tasks, as it does in squeue and scancel.
 
 Found by the job's control group (version 1 and 2), and where Slurm makes none by SLURM_JOB_ID in
 the environment of processes, which their owner and root may read.
@@ -7,7 +9,7 @@ the environment of processes, which their owner and root may read.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -40,47 +42,62 @@ class SlurmFinder(Finder):
                 )
         self._table = ProcessTable()
         self._seen: set[str] = set()
+        self._arrays: set[str] = set()
 
     @override
     def find(self) -> list[FoundJob]:
         """Return the jobs of this moment."""
-        processes: list[Process] | None = None
-        found: list[FoundJob] = []
+        processes = self._table.look()
+        found: dict[str, FoundJob] = {}
         for name in dict.fromkeys(self.names):
-            groups = _groups(name)
-            pids: frozenset[int] = frozenset()
-            if not groups:
-                processes = self._table.look() if processes is None else processes
-                pids = frozenset(each.pid for each in processes if _belongs(each, name))
-            if groups or pids:
-                self._seen.add(name)
-                key = f"slurm {name}"
-                found.append(FoundJob(key, key, pids, groups, follow=not groups))
-            elif name not in self._seen:
+            jobs = self._named(name, processes)
+            if not jobs and name not in self._seen:
                 raise UsageError(
                     f"--slurm {name}: no such job runs on this node, or its processes may not be "
                     "read",
                     hint=f"`squeue -j {name}` names its nodes; watch there, as its owner or root",
                 )
+            self._seen.add(name)
+            found |= {job.key: job for job in jobs}
+        return list(found.values())
+
+    def _named(self, name: str, processes: Iterable[Process]) -> list[FoundJob]:
+        """Return the job of a name, or all tasks of the array of this name."""
+        pids: dict[tuple[str, str], set[int]] = {}
+        for process in processes:
+            if (key := _key(process, name)) is not None:
+                pids.setdefault(key, set()).add(process.pid)
+        if any(task != name for task, _ in pids):
+            self._arrays.add(name)
+        if not pids and "_" not in name and name not in self._arrays and _groups(name):
+            pids[name, name] = set()  # its processes may not be read, or have ended
+        found: list[FoundJob] = []
+        for (task, number), members in pids.items():
+            groups, key = _groups(number), f"slurm {task}"
+            members = frozenset[int]() if groups else frozenset(members)
+            found.append(FoundJob(key, key, members, groups, follow=not groups))
         return found
 
 
-def _groups(job: str) -> tuple[Path, ...]:
-    if "_" in job:
-        return ()
+def _groups(number: str) -> tuple[Path, ...]:
     for top in cgroup_mounts():
         for place in _PLACES:
-            if groups := tuple(top.glob(place.format(job=job))):
+            if groups := tuple(top.glob(place.format(job=number))):
                 return groups
     return ()
 
 
-def _belongs(process: Process, job: str) -> bool:
-    number, _, task = job.partition("_")
+def _key(process: Process, name: str) -> tuple[str, str] | None:
+    """Return name and number of a process's job if it is the job `name`, or a task of the array.
+
+    Slurm gives each task of an array a number, and the last task that of the whole array.
+    """
     environment = process.environment
-    if task:
-        return (
-            environment.get("SLURM_ARRAY_JOB_ID") == number
-            and environment.get("SLURM_ARRAY_TASK_ID") == task
-        )
-    return environment.get("SLURM_JOB_ID") == number
+    number = environment.get("SLURM_JOB_ID")
+    if number is None:
+        return None
+    array, task = (environment.get(f"SLURM_ARRAY_{each}_ID") for each in ("JOB", "TASK"))
+    of_array = f"{array}_{task}"
+    if array is not None and name in (array, of_array):
+        return of_array, number
+    return (name, number) if name == number else None
