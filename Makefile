@@ -86,7 +86,7 @@ schema:
 # The documentation as a site, with search and the reference of the library: site/index.html.
 docs: setup-all
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
-	@echo "written: $(CURDIR)/site/index.html"
+	@echo "written: $(CURDIR)/site/index.html; its search needs a server: mkdocs serve"
 
 format:
 	cargo fmt --all

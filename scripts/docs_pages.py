@@ -65,6 +65,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return _relinked(markdown, source) if (ROOT / source).is_file() else markdown
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    """Let the keyboard reach blocks of code: on a phone, long lines are seen by scrolling alone."""
+    return html.replace("<pre><span></span><code>", '<pre><span></span><code tabindex="0">')
+
+
 def _relinked(text: str, source: str) -> str:
     """Return a page's text with links as the site has them; `source` is its path in the repo.
 

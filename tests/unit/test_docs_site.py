@@ -34,6 +34,10 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         assert f">{name}</" in reference, name
     assert "simulate" in (site / "reference" / "library.html").read_text()
     assert "job slots" in (site / "search" / "search_index.json").read_text()
+    cluster = (site / "cluster.html").read_text()
+    assert '<code tabindex="0">' in cluster and "<span></span><code>" not in cluster, (
+        "code that scrolls is reached by keyboard"
+    )
     pages = [page.relative_to(site).as_posix() for page in site.rglob("*.html")]
     assert {f"{page.stem}.html" for page in (ROOT / "docs").glob("*.md")} <= set(pages)
 

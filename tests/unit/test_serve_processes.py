@@ -10,13 +10,16 @@ import tempfile
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from headrace.serving.folders import results_folders
 from headrace.serving.runs import Runs, study_files
+from headrace.serving.simulating import SimulatedPoint, SimulationRequest, main
 from headrace.serving.what_if_site import offered_sites
 from headrace.serving.what_if_study import Question, recorded_profiles, study_of
 from headrace.serving.worker import WhatIfWorker
+from headrace.system.own_programs import own_code
 from headrace.system.waiting import wait_until
 from synthetic_records import Truth, plan_of, write_results
 
@@ -124,3 +127,15 @@ def test_a_folder_that_may_not_be_searched_is_left_out() -> None:
     lines = said.stdout.splitlines()
     assert said.returncode == 0, said.stderr
     assert lines[0] == "['mine']" and len(lines) == 5, lines
+
+
+def test_a_question_that_nobody_waits_for_is_not_begun() -> None:
+    """After ten quick changes of the page, the eleventh answer waited for ten studies' files."""
+    asked = [SimulationRequest(5), SimulationRequest(5, "no study")]
+    made = subprocess.run(
+        own_code(f"from {main.__module__} import main; main()"),
+        input=b"".join(msgspec.json.encode(each) + b"\n" for each in asked),
+        stdout=subprocess.PIPE, check=True,
+    )  # fmt: skip
+    answers = [msgspec.json.decode(line, type=SimulatedPoint) for line in made.stdout.splitlines()]
+    assert answers == [SimulatedPoint(5, end=True)]

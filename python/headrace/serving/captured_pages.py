@@ -7,7 +7,6 @@ import json
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
@@ -18,9 +17,10 @@ from starlette.routing import Route
 
 from headrace.errors import UsageError
 from headrace.serving import pages
+from headrace.serving.files import files_below, listed
 from headrace.serving.folders import inside
 from headrace.serving.kept import KeptPages
-from headrace.serving.what_if_study import recorded_profiles
+from headrace.serving.what_if_study import PROFILES_AT_MOST, recorded_profiles
 from headrace.units import format_amount
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ class CapturedPages:
         """Show the recorded jobs and the traces below the folder."""
         return pages.page(
             request, "captured.html.j2", "Jobs and traces", root=self._root,
-            profiles=recorded_profiles(self._root), traces=found_traces(self._root),
+            profiles=listed(recorded_profiles(self._root), PROFILES_AT_MOST),
+            traces=listed(found_traces(self._root), TRACES_AT_MOST),
         )  # fmt: skip
 
     def profile(self, request: Request) -> Response:
@@ -108,23 +109,22 @@ def _state(file: Path) -> tuple[object, ...]:
     return (str(file), *((each.name, each.stat().st_mtime_ns) for each in files))
 
 
-def found_traces(root: Path) -> list[FoundTrace]:
-    """Return the traces below a folder: captures, and blktrace's own files."""
-    return list(islice(_traces(root), TRACES_AT_MOST))
-
-
-def _traces(root: Path) -> Iterator[FoundTrace]:
-    for file in sorted(root.glob(f"**/{_TRACE_FILE}")):
+def found_traces(root: Path) -> Iterator[FoundTrace]:
+    """Yield the traces below a folder: captures, and blktrace's own files."""
+    found = list(files_below(root, (_TRACE_FILE, _SUFFIX), traces_of_trials=True))
+    for name, file in found:
+        if file.name != _TRACE_FILE:
+            continue
         try:
             described = json.loads(file.read_text(encoding="utf-8"))
             devices = [str(each) for each in described["devices"]]
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        name = str(file.parent.relative_to(root))
+        name = str(Path(name).parent)
         yield from (FoundTrace(name, each) for each in (devices if len(devices) > 1 else [""]))
-    for file in sorted(root.glob(f"**/*{_SUFFIX}")):
-        if not (file.parent / _TRACE_FILE).exists():
-            yield FoundTrace(str(file.relative_to(root)).removesuffix(_SUFFIX))
+    for name, file in found:
+        if name.endswith(_SUFFIX) and not (file.parent / _TRACE_FILE).exists():
+            yield FoundTrace(name.removesuffix(_SUFFIX))
 
 
 def _profile_part(name: str, file: Path) -> str:

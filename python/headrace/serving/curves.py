@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 
 from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 440, 250
 LEFT, RIGHT, TOP, BOTTOM = 62, 12, 14, 40
+_CROSSES_AT_MOST = 500
+"""Of more, those within one pixel, which nobody can tell apart, are drawn once."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,12 @@ class WhatIfCurve:
         line = [place(x, y) for x, y in self.points]
         parts.append(f'<polyline class="line" points="{_path(line)}"/>')
         parts += [f'<circle class="point" cx="{x:.1f}" cy="{y:.1f}" r="4"/>' for x, y in line]
+        crosses = [*starmap(place, self.measured)]
+        if len(crosses) > _CROSSES_AT_MOST:
+            crosses = [*dict.fromkeys((round(x), round(y)) for x, y in crosses)]
         parts += [
             f'<path class="measured" d="M{x - 5:.1f} {y - 5:.1f}l10 10m0 -10l-10 10"/>'
-            for x, y in (place(*each) for each in self.measured)
+            for x, y in crosses
         ]
         return parts
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from headrace.errors import HeadraceError, UsageError, describe
 from headrace.records.store import read_header
+from headrace.serving.files import is_text
 
 DEPTH = 4
 """Levels of folders that are searched."""
@@ -90,23 +91,38 @@ class ResultsFolder:
         )
 
 
-def results_folders(root: Path) -> list[ResultsFolder]:
-    """Return the results folders below a folder, the newest first."""
-    return folders_and_links(root)[0]
+@dataclass
+class NotListed:
+    """What a search for results folders left out."""
+
+    links: list[str] = field(default_factory=list[str])
+    """Symbolic links to folders: one may lead out of the folder that is served, or round in a
+    circle."""
+    folders: int = 0
+    """Results folders beyond those that a page lists."""
 
 
-def folders_and_links(root: Path) -> tuple[list[ResultsFolder], list[str]]:
-    """Return the results folders, the newest first, and the symbolic links to folders.
+def results_folders(root: Path, *, counted: bool = True) -> list[ResultsFolder]:
+    """Return the results folders below a folder, the newest first.
 
-    Links are not followed: one may lead out of the folder that is served, or round in a circle.
+    `counted`: with the number of their trials, which takes a look at every one.
     """
-    links: list[str] = []
-    found = [read_folder(root, name) for name in _names(root, links)]
+    return folders_and_left_out(root, counted=counted)[0]
+
+
+def folders_and_left_out(
+    root: Path, *, counted: bool = True
+) -> tuple[list[ResultsFolder], NotListed]:
+    """Return the results folders, the newest first, and what is left out."""
+    left = NotListed()
+    names = list(_names(root, left.links))
+    left.folders = max(0, len(names) - FOLDERS_AT_MOST)
+    found = [read_folder(root, name, counted=counted) for name in names[:FOLDERS_AT_MOST]]
     found.sort(key=lambda each: (each.created_utc, each.name), reverse=True)
-    return found, links
+    return found, left
 
 
-def named_folder(root: Path, name: str) -> ResultsFolder:
+def named_folder(root: Path, name: str, *, counted: bool = True) -> ResultsFolder:
     """Return one results folder by its name. Raises UsageError when it is not there (any more)."""
     if not name:
         raise UsageError("no results are named", hint="the list shows what is there now")
@@ -116,7 +132,7 @@ def named_folder(root: Path, name: str) -> ResultsFolder:
             f"{name} holds no results, or holds them no longer",
             hint="the list shows what is there now",
         )
-    return read_folder(root, name)
+    return read_folder(root, name, counted=counted)
 
 
 def inside(root: Path, name: str) -> Path:
@@ -131,28 +147,12 @@ def inside(root: Path, name: str) -> Path:
     return path
 
 
-def files_below(root: Path, pattern: str = "**/*.toml") -> Iterator[tuple[str, Path]]:
-    """Yield the files of a pattern by name, without links that lead out of the folder."""
-    top = root.resolve()
-    for file in sorted(root.glob(pattern)):
-        name = str(file.relative_to(root))
-        if is_text(name) and not (file.is_symlink() and not _leads_inside(file, top)):
-            yield name, file
-
-
-def _leads_inside(link: Path, top: Path) -> bool:
-    try:
-        return link.resolve().is_relative_to(top)
-    except (OSError, RuntimeError):  # a loop of links
-        return False
-
-
-def read_folder(root: Path, name: str) -> ResultsFolder:
+def read_folder(root: Path, name: str, *, counted: bool = True) -> ResultsFolder:
     """Return what a results folder holds now; `damage` says why when it cannot be read."""
     path = root if name == HERE else root / name
     try:
         header = read_header(path)
-        counts = _counts(path)
+        counts = _counts(path) if counted else {}
     except (HeadraceError, OSError) as error:
         return ResultsFolder(name, path, name, "", "", None, {}, False, False, describe(error))
     return ResultsFolder(
@@ -168,13 +168,12 @@ def _names(root: Path, links: list[str]) -> Iterator[str]:
 
     Symbolic links to folders on the way are added to `links`.
     """
-    left, found = [("", 0)], 0
-    while left and found < FOLDERS_AT_MOST:
+    left = [("", 0)]
+    while left:
         prefix, depth = left.pop(0)
         here = root / prefix if prefix else root
         # Path.is_file raises an error in a folder that may not be searched, such as lost+found.
         if os.path.isfile(here / "results.json"):  # noqa: PTH113
-            found += 1
             yield prefix or HERE
             continue
         if depth == DEPTH:
@@ -199,11 +198,6 @@ def _folders_in(folder: Path) -> list[tuple[str, bool]]:
             for entry in entries
             if not entry.name.startswith(".") and is_text(entry.name) and entry.is_dir()
         )
-
-
-def is_text(name: str) -> bool:
-    """Return whether a name is UTF-8: no page can show another one, nor have it in an address."""
-    return not any("\ud800" <= each <= "\udfff" for each in name)
 
 
 def _counts(path: Path) -> dict[str, int]:

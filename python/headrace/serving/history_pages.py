@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from headrace.analysis.read import Records
 
 RUNS_AT_MOST = 100
+_STEP = RUNS_AT_MOST - 1
+"""The first run of a page is also the last one of the page before it, where it is judged."""
 FIGURES_AT_MOST = 12
 TOLERANCES = ("1 %", "2 %", "5 %", "10 %", "20 %")
 _CHANGES_SHOWN = 6
@@ -54,20 +56,34 @@ class HistoryPages:
             raise UsageError(
                 f"{name}: no study with this title has two results folders, or it no longer exists"
             )
-        part = "" if not name else self._part(studies, name, asked.get("metric", ""), tolerance)
+        newer = _newer(asked.get("newer", "0"), len(studies.get(name, ())))
+        chosen = asked.get("metric", ""), tolerance, newer
+        part = "" if not name else self._part(studies, name, *chosen)
         return pages.page(request, "history.html.j2", "History", part=part, root=self._root)
 
     def _part(
-        self, studies: Mapping[str, list[ResultsFolder]], name: str, metric: str, tolerance: str
-    ) -> str:
-        folders = studies[name][:RUNS_AT_MOST]
+        self, studies: Mapping[str, list[ResultsFolder]], name: str, metric: str, tolerance: str,
+        newer: int,
+    ) -> str:  # fmt: skip
+        folders = studies[name][newer : newer + RUNS_AT_MOST]
+        query = {"study": name, "metric": metric, "tolerance": tolerance}
         form = {
             "study": name, "metric": metric, "tolerance": tolerance, "tolerances": TOLERANCES,
             "studies": [(each, len(found)) for each, found in studies.items()],
-            "more": len(studies[name]) - len(folders),
+            "newer": newer, "earlier": len(studies[name]) - newer - len(folders),
+            "to_newer": urlencode({**query, "newer": max(0, newer - _STEP)}),
+            "to_earlier": urlencode({**query, "newer": newer + _STEP}),
         }  # fmt: skip
         key = (str(form), *(part for each in folders for part in each.fingerprint))
         return self._kept.get(key, lambda: _made(folders, metric, tolerance, form))
+
+
+def _newer(given: str, runs: int) -> int:
+    """Return the number of newer runs that a page leaves out."""
+    most = max(0, runs - 1)
+    if not (given.isascii() and given.isdigit() and int(given[:9]) <= most):
+        raise UsageError(f"newer {given}: allowed: 0 to {most}")
+    return int(given)
 
 
 def _studies(folders: Sequence[ResultsFolder]) -> dict[str, list[ResultsFolder]]:

@@ -16,7 +16,7 @@ from headrace.errors import IncomparableError, RefusedError, UsageError
 from headrace.serving import pages
 from headrace.serving.folders import (
     ResultsFolder,
-    folders_and_links,
+    folders_and_left_out,
     inside,
     named_folder,
 )
@@ -55,20 +55,20 @@ class ResultsPages:
 
     def list(self, request: Request) -> Response:
         """Show the results folders."""
-        folders, links = folders_and_links(self._root)
+        folders, left_out = folders_and_left_out(self._root)
         choices = [each for each in folders if not each.damage]
         return pages.page(
             request, "list.html.j2", "Results", folders=folders, choices=choices, root=self._root,
-            links_left_out=links,
+            left_out=left_out,
         )  # fmt: skip
 
     def list_events(self, _: Request) -> Response:
         """Send the rows of the list whenever they change."""
 
         def look() -> Look:
-            folders, links = folders_and_links(self._root)
+            folders, left_out = folders_and_left_out(self._root)
             rows = pages.fragment(
-                "rows.html.j2", folders=folders, root=self._root, links_left_out=links
+                "rows.html.j2", folders=folders, root=self._root, left_out=left_out
             )
             return Look({"folders": rows})
 

@@ -11,10 +11,11 @@ from starlette.routing import Route
 from headrace.errors import UsageError
 from headrace.serving import pages
 from headrace.serving.access import Visitors
+from headrace.serving.files import listed
 from headrace.serving.folders import ResultsFolder, read_folder
 from headrace.serving.live import Live, Look
 from headrace.serving.pace import Pace, pace_of
-from headrace.serving.runs import COMMANDS, Runs, StartedRun, study_files
+from headrace.serving.runs import COMMANDS, STUDIES_AT_MOST, Runs, StartedRun, study_files
 
 _LOOK_S = 0.5
 
@@ -40,8 +41,9 @@ class RunPages:
     def show(self, request: Request) -> Response:
         """Show the study files, and the runs that were started."""
         return pages.page(
-            request, "studies.html.j2", "Studies", studies=list(study_files(self._root)),
-            commands=COMMANDS, runs=list(reversed(self._runs.started.values())),
+            request, "studies.html.j2", "Studies", commands=COMMANDS,
+            studies=listed(study_files(self._root), STUDIES_AT_MOST),
+            runs=list(reversed(self._runs.started.values())),
             form_token=self._access.form_token, root=self._root,
         )  # fmt: skip
 

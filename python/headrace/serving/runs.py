@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from headrace.errors import UsageError
-from headrace.serving.folders import files_below, inside
+from headrace.serving.files import files_below
+from headrace.serving.folders import inside
 from headrace.system.own_programs import own_module
 
 COMMANDS = {"run": "with real jobs", "simulate": "in virtual time"}
@@ -155,17 +156,19 @@ class Runs:
 def is_study(file: Path) -> bool:
     """Return whether a file begins as a study file does."""
     try:
+        # To open a pipe would wait for its writer.
+        if file.suffix != ".toml" or not file.is_file():
+            return False
         with file.open("rb") as opened:
-            return file.suffix == ".toml" and _VERSION_FIELD.search(opened.read(_HEAD)) is not None
+            return _VERSION_FIELD.search(opened.read(_HEAD)) is not None
     except OSError:
         return False
 
 
 def study_files(root: Path) -> Iterator[str]:
     """Yield the study files below a folder, without the copies in results folders."""
-    found = (
+    return (
         name
         for name, file in files_below(root)
         if not (file.parent / "results.json").exists() and is_study(file)
     )
-    return itertools.islice(found, STUDIES_AT_MOST)

@@ -60,7 +60,8 @@ def main() -> None:
     threading.Thread(target=_read, args=(wanted, stopped), daemon=True).start()
     while (request := wanted.get()) is not None:
         try:
-            _simulate(request, stopped)
+            if request.number not in stopped.numbers:
+                _simulate(request, stopped)
         except StudyError as error:
             # The file is not the user's: the page has a form.
             problem = "; ".join(each.words for each in error.problems)
@@ -87,8 +88,13 @@ def _simulate(request: SimulationRequest, stopped: _Stopped) -> None:
     study = load_study_text(request.text, file=base / "what-if.toml", base=base)
     # The fewest slots first: their points are there soonest.
     trials = sorted(make_plan(study).trials, key=lambda trial: int(str(trial.levels["slots"])))
-    prepared = [PreparedTrial.of(study, trial) for trial in trials]
-    scenarios = [each.scenario(series=False) for each in prepared]
+    prepared: list[PreparedTrial] = []
+    scenarios: list[str] = []
+    for trial in trials:
+        if request.number in stopped.numbers:
+            return
+        prepared.append(PreparedTrial.of(study, trial))
+        scenarios.append(prepared[-1].scenario(series=False))
     refused = {
         found.words: found
         for trial, scenario in zip(trials, scenarios, strict=True)

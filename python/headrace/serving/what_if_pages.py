@@ -20,7 +20,7 @@ from headrace.report.numbers import number
 from headrace.serving import pages
 from headrace.serving.access import Visitors
 from headrace.serving.curves import WhatIfCurve, short
-from headrace.serving.folders import named_folder, results_folders
+from headrace.serving.folders import ResultsFolder, named_folder, results_folders
 from headrace.serving.live import Live, Look
 from headrace.serving.simulating import SimulatedPoint
 from headrace.serving.what_if_site import offered_sites
@@ -42,13 +42,15 @@ from headrace.serving.worker import WhatIfRun, WhatIfWorker
 from headrace.units import format_share
 
 _LOOK_S = 0.1
-_STUDIES_AT_MOST = 50
+_OFFERED_AT_MOST = 200
+"""Choices of a group in a list of the form."""
 _NAME = re.compile(r"[\w-][\w.-]{0,79}", re.ASCII)
 BAND_TEXT = (
-    f"The band is ± {100 * ASSUMED_MODEL_ERROR:.0f} %: what headrace decide assumes of the model "
-    "where nothing was compared; the price has that of its rate. Whole jobs that were measured "
-    "and simulated (docs/accuracy.md) differ less. For the error here, save the study, run it, "
-    "and use headrace compare --model."
+    f"The band is ± {100 * ASSUMED_MODEL_ERROR:.0f} %: the root mean square error of the model "
+    "that headrace decide assumes where nothing was compared. About one error in three is larger; "
+    "its 95 % interval is twice as wide. The price has the band of its rate. Whole jobs that were "
+    "measured and simulated (docs/accuracy.md) differ less. For the error here, save the study, "
+    "run it, and use headrace compare --model."
 )
 
 
@@ -57,6 +59,7 @@ class WhatIfPages:
 
     def __init__(self, root: Path, access: Visitors, live: Live, worker: WhatIfWorker) -> None:
         self._root, self._access, self._live, self._worker = root, access, live, worker
+        self._crosses = LastPoints()
 
     def routes(self) -> list[Route]:
         """Return the addresses of these pages."""
@@ -70,14 +73,16 @@ class WhatIfPages:
         """Show the form, and the place of the answer once something was asked."""
         asked = "ask" in request.query_params
         question = question_of(request.query_params)
+        jobs, more_jobs = offered(self._jobs(), question.job)
+        sites, more_sites = offered(offered_sites(self._root), question.site)
         return pages.page(
             request, "what_if.html.j2", "What if", question=question, asked=asked,
             study=study_of(question, self._root).text if asked else "",
             query=urlencode(question.fields()), form_token=self._access.form_token,
-            job_groups=self._jobs(), drives=_same(names("drives")), raids=_same(RAID),
+            job_groups=jobs, drives=_same(names("drives")), raids=_same(RAID),
             filesystems=_same(FILESYSTEMS), wheres=list(WHERE.items()), networks=_same(LINKS),
-            site_groups=offered_sites(self._root), machines=_same(names("nodes")),
-            caches=list(CACHES.items()),
+            site_groups=sites, machines=_same(names("nodes")), caches=list(CACHES.items()),
+            left_out=[("Job", more_jobs), ("Site", more_sites)],
         )  # fmt: skip
 
     def events(self, request: Request) -> Response:
@@ -124,7 +129,7 @@ class WhatIfPages:
     def _jobs(self) -> list[tuple[str, list[tuple[str, str]]]]:
         studies = [
             (f"study/{workload}/{folder.name}", f"{workload} of {folder.title} ({folder.name})")
-            for folder in results_folders(self._root)[:_STUDIES_AT_MOST]
+            for folder in results_folders(self._root, counted=False)
             if not folder.damage
             for workload in workloads_of_results(folder.path)
         ]
@@ -146,7 +151,7 @@ class WhatIfPages:
         folder = named_folder(self._root, name)
         if folder.engine == "simulate":
             return [], ""
-        found, how = measured_points(folder.path, workload, question.nodes, question.cache)
+        found, how = self._crosses.of(folder, workload, question.nodes, question.cache)
         nodes = "1 node" if question.nodes == 1 else f"{question.nodes} nodes"
         return found, f"{how}: valid trials of {folder.title} with {nodes}, {question.cache}"
 
@@ -155,25 +160,70 @@ MeasuredPoint = tuple[float, float | None, float | None, float | None]
 """Slots of a node, events per second, efficiency, Wh per job."""
 
 
+class LastPoints:
+    """The measured points of the last question: the next one is often of the same job, and to read
+    20 000 trials takes seconds."""
+
+    def __init__(self) -> None:
+        self._last: tuple[tuple[object, ...], tuple[list[MeasuredPoint], str]] | None = None
+
+    def of(
+        self, folder: ResultsFolder, workload: str, nodes: int, cache: str
+    ) -> tuple[list[MeasuredPoint], str]:
+        """Return what `measured_points` does."""
+        key = (*folder.fingerprint, workload, nodes, cache)
+        last = self._last
+        if last is None or last[0] != key:
+            last = key, measured_points(folder.path, workload, nodes, cache)
+            self._last = last
+        return last[1]
+
+
 def measured_points(
     results: Path, workload: str, nodes: int, cache: str
 ) -> tuple[list[MeasuredPoint], str]:
     """Return the valid trials of a workload on so many nodes, with a cold or warm page cache, and
-    whether they are measured or emulated."""
+    whether they are measured or emulated, with what differs between them."""
     from headrace.analysis.read import read
 
     found: list[MeasuredPoint] = []
     how: set[str] = set()
+    levels: dict[str, set[str]] = {}
     for row in read(results).trials.to_dict("records"):
         same = (row["workload"], row["nodes"], row["cache"]) == (workload, nodes, cache)
         if row["valid"] and same:
             how.add(row["provenance"])
+            for name, level in row["levels"].items():
+                levels.setdefault(name, set()).add(str(level))
             rate, efficiency, wh = (
                 row["metrics"].get(name)
                 for name in ("events_per_s", "efficiency", "energy_wh_per_job")
             )
             found.append((float(row["slots"]), rate, efficiency, wh))
-    return found, " and ".join(sorted(how))
+    several = [name for name, each in levels.items() if name != "slots" and len(each) > 1]
+    varied = f" with several levels of {', '.join(several)}" if several else ""
+    return found, f"{' and '.join(sorted(how))}{varied}"
+
+
+_Groups = list[tuple[str, list[tuple[str, str]]]]
+"""Choices of a list by group: values and titles."""
+
+
+def offered(groups: _Groups, chosen: str) -> tuple[_Groups, list[str]]:
+    """Return the choices of a list, and what is left out of each group.
+
+    What was chosen is always among them: the browser would choose another one instead.
+    """
+    shown: _Groups = []
+    more: list[str] = []
+    for group, every in groups:
+        kept = [each for n, each in enumerate(every) if n < _OFFERED_AT_MOST or each[0] == chosen]
+        shown.append((group, kept))
+        if len(kept) < len(every):
+            more.append(f"{group}: {len(every) - len(kept)} more")
+    if not any(value == chosen for _, kept in shown for value, _ in kept):
+        shown.insert(0, ("Chosen", [(chosen, chosen.partition("/")[2])]))
+    return shown, more
 
 
 def _same(values: Sequence[str]) -> list[tuple[str, str]]:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import tomllib
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,11 +16,11 @@ from headrace.catalog.write_cache import stated_cache
 from headrace.document import anchored_path
 from headrace.errors import UsageError
 from headrace.records.store import read_header
-from headrace.serving.folders import files_below, inside, named_folder, results_folders
+from headrace.serving.files import files_below
+from headrace.serving.folders import inside, named_folder, results_folders
 from headrace.site import OF_WORKLOADS
 from headrace.study.fields import anchored_fields, entry_names, with_level
 
-SITES_AT_MOST = 100
 _LARGEST = 1 << 20
 """Bytes of a file that may be a site."""
 Table = dict[str, object]
@@ -75,13 +74,13 @@ def offered_sites(root: Path) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return groups of sites to choose from: values and titles."""
     of_results = (
         (f"study/{folder.name}", f"{folder.title} ({folder.name})")
-        for folder in results_folders(root)
+        for folder in results_folders(root, counted=False)
         if not folder.damage and _site_of(folder.path / "study.toml")
     )
     return [
         ("Nodes of the catalog", [(f"catalog/{name}", name) for name in names("nodes")]),
-        ("Sites of results", list(islice(of_results, SITES_AT_MOST))),
-        ("Site files", list(islice(_site_files(root), SITES_AT_MOST))),
+        ("Sites of results", list(of_results)),
+        ("Site files", list(_site_files(root))),
     ]
 
 
@@ -140,7 +139,7 @@ def _calibration(known: Mapping[str, object], workload: str) -> Table:
 def _site_and_base(kind: str, name: str, root: Path) -> tuple[Table, Path]:
     """Return a `[site]`, and what its relative paths refer to."""
     if kind == "study":
-        folder = named_folder(root, name).path
+        folder = named_folder(root, name, counted=False).path
         return _site_of(folder / "study.toml"), Path(read_header(folder).base)
     file = inside(root, name)
     return _site_of(file), file.parent

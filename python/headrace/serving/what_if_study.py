@@ -10,7 +10,8 @@ from typing import cast
 
 from headrace.catalog import names
 from headrace.errors import UsageError
-from headrace.serving.folders import files_below, inside, named_folder
+from headrace.serving.files import files_below
+from headrace.serving.folders import inside, named_folder
 from headrace.serving.what_if_site import in_study, inline, named_from_anywhere, site_lines
 from headrace.workloads import kinds
 
@@ -197,7 +198,7 @@ def _workload(question: Question, root: Path) -> tuple[str, Path, str]:
 
 def _workload_of_results(name: str, root: Path) -> tuple[str, Path, str]:
     workload, _, folder_name = name.partition("/")
-    folder = named_folder(root, folder_name)
+    folder = named_folder(root, folder_name, counted=False)
     from headrace.records.store import read_header
 
     table = _workloads(folder.path).get(workload)
@@ -223,8 +224,6 @@ def recorded_profiles(root: Path) -> list[str]:
     """Return the files below a folder that look like job profiles: recorded, or in outline."""
     found: list[str] = []
     for name, file in files_below(root):
-        if len(found) == PROFILES_AT_MOST:
-            break
         try:
             with file.open(encoding="utf-8") as lines:
                 text = lines.read(_PROFILE_LETTERS)
