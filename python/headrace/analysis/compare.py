@@ -22,7 +22,7 @@ from headrace.analysis.metrics import (
     trial_metrics,
     valid_trials,
 )
-from headrace.analysis.ratio import ratio_of_means
+from headrace.analysis.ratio import ratio_of_means, ratio_of_pairs
 from headrace.analysis.read import Records
 from headrace.errors import IncomparableError, RefusedError
 from headrace.metrics import less_is_better, metric_of
@@ -30,6 +30,9 @@ from headrace.metrics.headline import candidates
 from headrace.special_functions import gammaln, nctdtrinc, stdtrit
 
 JOB_RATE, EFFICIENCY = "jobs_per_s", "efficiency"
+FEWEST_PAIRS = 3
+"""With two pairs, the interval of their differences is wider than that of independent trials even
+where they scatter a third as much."""
 NAMED_AT_MOST = 3
 """The largest number of environment differences that a warning names; with more it gives their
 number."""
@@ -275,6 +278,8 @@ class _Side:
 
     values: np.ndarray
     trials: tuple[str, ...]
+    seeds: tuple[int, ...] = ()
+    """Seeds of simulated trials; empty for others."""
     provenance: str = ""
     """Provenance of the values; empty: that of the trials."""
 
@@ -295,11 +300,31 @@ class _Pair:
 def _side(rows: Any, metrics: Any, metric: str, at: np.ndarray) -> _Side:
     values: np.ndarray = metrics[metric].to_numpy()[at]
     keep = np.isfinite(values) & (values > 0)
-    return _Side(values[keep], tuple(rows["id"].iloc[at[keep]]))
+    kept: Any = rows.iloc[at[keep]]
+    simulated = set(kept["provenance"]) == {"simulated"}
+    seeds = tuple(int(seed) for seed in kept["seed"]) if simulated else ()
+    return _Side(values[keep], tuple(kept["id"]), seeds)
+
+
+def _ratio(
+    a: _Side, b: _Side, trials: tuple[str, ...], confidence: float
+) -> tuple[Estimate, float | None]:
+    """Return B/A and its p-value.
+
+    Simulated trials of one seed have the same random numbers, in both result sets. Where all trials
+    of a cell have a partner, they are compared in pairs.
+    """
+    seeds = set(a.seeds)
+    paired = seeds == set(b.seeds) and len(seeds) == len(a.seeds) == len(b.seeds)
+    if not paired or len(seeds) < FEWEST_PAIRS:
+        return ratio_of_means(a.values, b.values, trials, confidence)
+    return ratio_of_pairs(
+        a.values[np.argsort(a.seeds)], b.values[np.argsort(b.seeds)], trials, confidence
+    )
 
 
 def _p_value(pair: _Pair) -> float | None:
-    ratio, p_value = ratio_of_means(pair.a.values, pair.b.values, (), 0.95)
+    ratio, p_value = _ratio(pair.a, pair.b, (), 0.95)
     if ratio.low is None or p_value is not None:
         return p_value
     # Without scatter any difference is certain (p = 0), and equality is certain too (p = 1).
@@ -311,7 +336,7 @@ def _difference(pair: _Pair, confidence: float, joint: float) -> Difference:
     a, b, first = pair.a, pair.b, pair.first
     highest = metric_of(pair.metric).highest
     trials = a.trials + b.trials
-    ratio, p_value = ratio_of_means(a.values, b.values, trials, joint)
+    ratio, p_value = _ratio(a, b, trials, joint)
     different = (
         ratio.low is not None and ratio.high is not None and not ratio.low <= 1 <= ratio.high
     )

@@ -49,3 +49,24 @@ def ratio_of_means(
         ids,
     )
     return estimate, 2 * float(stdtr(freedom, -abs(difference) / error))
+
+
+def ratio_of_pairs(
+    a: np.ndarray, b: np.ndarray, ids: tuple[str, ...], confidence: float
+) -> tuple[Estimate, float | None]:
+    """Return B/A as a ratio of geometric means, with the t interval of the logarithms' differences
+    in pairs, and the p-value. `a` and `b` are in the same order; two or more each."""
+    distances = np.log(b) - np.log(a)
+    mean = float(distances.mean())
+    method = "ratio of geometric means, t interval of pairs on the logarithm"
+    if float(np.ptp(distances)) < ROUNDING:
+        # The same in every pair, for example in two simulations of the same.
+        value = math.exp(0.0 if abs(mean) < ROUNDING else mean)
+        return Estimate(value, value, value, len(ids), method, ids), None
+    freedom = len(distances) - 1
+    error = float(distances.std(ddof=1)) / math.sqrt(len(distances))
+    half = float(stdtrit(freedom, 0.5 + confidence / 2)) * error
+    estimate = Estimate(
+        math.exp(mean), math.exp(mean - half), math.exp(mean + half), len(ids), method, ids
+    )
+    return estimate, 2 * float(stdtr(freedom, -abs(mean) / error))

@@ -25,6 +25,7 @@ from headrace.errors import HeadraceError
 from headrace.metrics import provenances_of, uncertainties_of, values_of
 from headrace.plan.trial import Plan
 from headrace.records.energy_basis import basis_of
+from headrace.records.meter_errors import MeterErrors, metered_errors, total_errors
 from headrace.records.plan_file import read_plan
 from headrace.records.store import RETRIED, WATCHED, ResultsHeader, read_header
 from headrace.records.sums import SUMMED, WINDOWED
@@ -339,6 +340,7 @@ def _row(record: TrialRecord, shared: _Shared) -> dict[str, object]:
         "metrics": values_of(record),
         "metric_provenances": shared.value(provenances_of(record)),
         "metric_uncertainties": uncertainties_of(record),
+        "meter_errors": shared.value(_meter_errors(record)),
         "energy_basis": shared.value(basis_of(record.energy)),
         "started_utc": record.started_utc,
         "duration_s": record.duration_s,
@@ -350,6 +352,18 @@ def _row(record: TrialRecord, shared: _Shared) -> dict[str, object]:
     for name in _SUMS:
         row[name] = sums.get(name)
     return row
+
+
+def _meter_errors(record: TrialRecord) -> dict[str, MeterErrors]:
+    """Return the errors of the meters of `total` and `metered` energy, where there are any."""
+    if not record.energy.channels:
+        return {}
+    host = str(record.environment.get("hostname") or "")
+    found = {
+        "total": total_errors(record.energy, host),
+        "metered": metered_errors(record.energy, host),
+    }
+    return {name: errors for name, errors in found.items() if errors is not None}
 
 
 def _frame(rows: list[dict[str, object]]) -> pd.DataFrame:

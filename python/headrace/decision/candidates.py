@@ -20,8 +20,16 @@ from headrace.decision.cells import (
     without_trial,
 )
 from headrace.decision.costs import PERFORMANCE, Activity, Costs, copies_written, costs_of
+from headrace.decision.meters import MeteredBy, note_on_meters
 from headrace.decision.offers import Offers
-from headrace.decision.randomness import Draws, Randomness, Spread, spreads_of
+from headrace.decision.randomness import (
+    POOLED_WEIGHT,
+    Draws,
+    Randomness,
+    Spread,
+    spreads_of,
+    storage_of,
+)
 from headrace.errors import RefusedError, UsageError
 from headrace.metrics import less_is_better, metric_of
 from headrace.records.inventory import Inventory
@@ -55,6 +63,8 @@ class Evidence:
     """Metric -> value of each of these trials (NaN where a trial has none)."""
     left_out: int
     """Trials of the same cell that are invalid or failed."""
+    meters: MeteredBy = field(default_factory=MeteredBy)
+    """Errors of the meters of these trials."""
 
 
 @dataclass(frozen=True)
@@ -156,8 +166,8 @@ def basis_of(
     cells, notes = _measured_first(cells)
     names = differing(cells)
     incomplete = without_trial(every, cells, differing(every))
-    spreads, assumed = spreads_of(cells)
-    notes = (*notes, *assumed)
+    spreads = spreads_of(cells)
+    notes = (*notes, *spreads.notes)
     random = Randomness(np.random.default_rng(seed), draws, error, spreads)
     needed = frozenset((*SHOWN_METRICS, *metrics))
     made: list[Candidate] = []
@@ -172,7 +182,7 @@ def basis_of(
         candidates=tuple(made),
         shares=mix,
         incomplete=incomplete,
-        notes=(*notes, *(warning for records in sets for warning in records.warnings)),
+        notes=(*notes, *_notes_on(every, made, sets)),
         model_error=error,
         model_error_source=source,
         trials=sum(len(each.trials) for one in made for each in one.evidence),
@@ -180,6 +190,18 @@ def basis_of(
         results=tuple(records.root for records in sets),
         metrics=frozenset(name for one in made for name in one.points),
     )
+
+
+def _notes_on(
+    cells: Sequence[CandidateCell], made: Sequence[Candidate], sets: Sequence[Records]
+) -> list[str]:
+    """Return what is said of copies of trials, of meters, and of the folders."""
+    copies = sum(cell.copies for cell in cells)
+    return [
+        *([f"{copies} trials are in several folders: they count once"] if copies else []),
+        *note_on_meters(each.meters for one in made for each in one.evidence),
+        *(warning for records in sets for warning in records.warnings),
+    ]
 
 
 def _mix(workloads: Sequence[str], shares: Mapping[str, float] | None) -> dict[str, float]:
@@ -250,10 +272,7 @@ def _candidate(
     simulated = cell.provenance == "simulated"
     evidence = tuple(_evidence(cell, name, needed) for name in mix)
     inventory: Inventory = cell.rows[next(iter(mix))][1][0]["inventory"] or ()
-    factor = np.ones(random.draws)
-    if simulated:
-        factor = random.model_factor(cell.target, inventory, cell.slots)
-    drawn = [_drawn(each, factor, random, random.spreads[simulated]) for each in evidence]
+    drawn = _drawn_with_errors(cell, evidence, inventory, random)
     points = [{name: float(np.nanmean(v)) for name, v in each.values.items()} for each in evidence]
     weights = list(mix.values())
     draws = _combined(drawn, weights)
@@ -294,6 +313,23 @@ def _candidate(
     )
 
 
+def _drawn_with_errors(
+    cell: CandidateCell, evidence: Sequence[Evidence], inventory: Inventory, random: Randomness
+) -> list[dict[str, Draws]]:
+    """Return draws of the metrics of each workload, with the errors of the model and of meters."""
+    simulated, storage = cell.provenance == "simulated", storage_of(cell.target, inventory)
+    factor = np.ones(random.draws)
+    if simulated:
+        factor = random.model_factor(cell.target, inventory, cell.slots)
+    found: list[dict[str, Draws]] = []
+    for each in evidence:
+        alone = random.spreads.alone[simulated]
+        shared = random.spreads.of_storage.get((simulated, storage, each.workload))
+        drawn = _drawn(each, factor, random, alone, shared)
+        found.append(each.meters.applied(drawn, random))
+    return found
+
+
 def _of_power(costs: Costs, draws: Mapping[str, Draws], offers: Offers) -> dict[str, Draws]:
     """Return draws of what follows from the power of the records: energy, emissions, cost."""
     if costs.power is None:
@@ -315,23 +351,30 @@ def _evidence(cell: CandidateCell, workload: str, needed: frozenset[str]) -> Evi
             name: tuple(float(row["metrics"].get(name, math.nan)) for row in rows) for name in names
         },
         left_out=cell.left_out.get(workload, 0),
+        meters=MeteredBy.of(rows),
     )
 
 
 def _drawn(
-    evidence: Evidence, factor: Draws, random: Randomness, spread: Spread
+    evidence: Evidence, factor: Draws, random: Randomness, alone: Spread, shared: Spread | None
 ) -> dict[str, Draws]:
     """Return draws of each metric's mean: a multivariate t about the mean of the trials.
 
     One random weight per trial serves all metrics, so that their correlations are kept. With one
-    trial, `spread` is that between repeats of other configurations.
+    trial, `alone` is the spread between repeats of other configurations. With more, the variance
+    is drawn towards that of all configurations of the storage, `shared`.
     """
     n = len(evidence.trials)
     draws, source = random.draws, random.source
     weights = source.normal(size=(n, draws))
     scale = 1 / np.sqrt(source.chisquare(n - 1, draws) / (n - 1)) if n > 1 else np.ones(draws)
-    common = np.exp(spread.rate * source.normal(size=draws)) if n == 1 else np.ones(draws)
-    power = np.exp(spread.power * source.normal(size=draws)) if n == 1 else np.ones(draws)
+    common, power, own = np.ones(draws), np.ones(draws), 1.0
+    if n == 1:
+        common, power = (_scattered(each, scale, random) for each in (alone.rate, alone.power))
+    elif shared is not None:
+        own = math.sqrt((n - 1) / (n - 1 + POOLED_WEIGHT))
+        added = scale * math.sqrt(POOLED_WEIGHT / (n - 1 + POOLED_WEIGHT) / n)
+        common, power = (_scattered(each, added, random) for each in (shared.rate, shared.power))
     found: dict[str, Draws] = {}
     for name, values in evidence.values.items():
         known = np.array([value for value in values if not math.isnan(value)])
@@ -340,7 +383,7 @@ def _drawn(
         mean = known.mean()
         drawn = np.full(draws, mean)
         if len(known) == n and n > 1:
-            drawn = mean + (known - mean) @ weights / math.sqrt(n * (n - 1)) * scale
+            drawn = mean + (known - mean) @ weights / math.sqrt(n * (n - 1)) * scale * own
         fed = [each for each in evidence.values.get("efficiency", ()) if not math.isnan(each)]
         efficiency = float(np.mean(fed)) if fed else math.nan
         if name == "mean_power_w":
@@ -350,6 +393,12 @@ def _drawn(
         if math.isfinite(highest):
             found[name] = np.minimum(found[name], highest)
     return found
+
+
+def _scattered(spread: float, scale: Draws, random: Randomness) -> Draws:
+    """Return factors with this relative standard deviation, times a scale."""
+    # Of two repeats, a draw of the scale may be huge: the factor stays a number.
+    return np.exp(np.clip(spread * scale * random.source.normal(size=random.draws), -50.0, 50.0))
 
 
 def _with_error(name: str, values: Draws, factor: Draws, efficiency: float) -> Draws:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from headrace.analysis.metrics import valid_trials
@@ -25,28 +26,94 @@ class CandidateCell:
     rows: dict[str, Any] = field(default_factory=dict[str, Any])
     """Workload -> (results folder, rows of its valid trials)."""
     left_out: dict[str, int] = field(default_factory=dict[str, int])
+    copies: int = 0
+    """Trials that another folder has, too: they are left out."""
 
 
 def cells_of(sets: Sequence[Records]) -> list[CandidateCell]:
-    """Return a cell for each configuration and provenance, also without a valid trial."""
-    found: dict[tuple[str, str], CandidateCell] = {}
+    """Return a cell for each configuration and provenance, also without a valid trial.
+
+    Configurations that folders name alike and that have other parts are told apart by their folder.
+    """
+    folder_of = _Folders(sets)
+    found: dict[tuple[str, str, str], CandidateCell] = {}
+    trials: dict[str, Path] = {}
     for records in sets:
         for row in _rows(records.trials):
-            name = configuration_of(row)
+            name, provenance = configuration_of(row), str(row["provenance"])
+            folder = folder_of(row, records.root)
             cell = found.setdefault(
-                (name, row["provenance"]),
+                (name, provenance, folder),
                 CandidateCell(
-                    name, row["target"], _levels(row), int(row["slots"]), _node_count(row),
-                    row["provenance"], str(row["target_kind"]),
+                    f"{name} {folder}".rstrip(), row["target"],
+                    {**_levels(row), **({"results": folder} if folder else {})},
+                    int(row["slots"]), _node_count(row), provenance, str(row["target_kind"]),
                 ),
             )  # fmt: skip
             if not row["valid"]:
                 workload = str(row["workload"])
                 cell.left_out[workload] = cell.left_out.get(workload, 0) + 1
         for row in _rows(valid_trials(records)):
-            cell = found[configuration_of(row), row["provenance"]]
+            folder = folder_of(row, records.root)
+            cell = found[configuration_of(row), str(row["provenance"]), folder]
+            # The same trial of another folder is no further evidence: a copy of the folder, or the
+            # same simulation with the same seed.
+            one = _trial_of(row) if len(sets) > 1 else ""
+            if trials.setdefault(one, records.root) != records.root:
+                cell.copies += 1
+                continue
             cell.rows.setdefault(row["workload"], (records.root, []))[1].append(row)
     return list(found.values())
+
+
+class _Folders:
+    """Which folder tells a configuration apart from one of the same name with other hardware."""
+
+    def __init__(self, sets: Sequence[Records]) -> None:
+        self._kinds: dict[tuple[str, str], dict[str, str]] = {}
+        """Configuration and provenance -> hardware -> the folder that has it first."""
+        self._names = dict(zip([each.root for each in sets], _folder_names(sets), strict=True))
+        for records in sets if len(sets) > 1 else ():
+            for row in _rows(valid_trials(records)):
+                kinds = self._kinds.setdefault(_key(row), {})
+                kinds.setdefault(_parts_of(row), self._names[records.root])
+
+    def __call__(self, row: Mapping[str, Any], root: Path) -> str:
+        """Return its name; empty where all folders have the same hardware."""
+        kinds = self._kinds.get(_key(row), {})
+        if len(kinds) < 2:
+            return ""
+        # A trial that failed early has no parts.
+        mine = self._names[root]
+        return kinds.get(_parts_of(row), mine if mine in kinds.values() else min(kinds.values()))
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, str]:
+    return configuration_of(row), str(row["provenance"])
+
+
+def _folder_names(sets: Sequence[Records]) -> list[str]:
+    """Return the shortest ends of the folders' paths that differ."""
+    parts = [records.root.resolve().parts for records in sets]
+    longest = max((len(each) for each in parts), default=1)
+    for number in range(1, longest + 1):
+        names = ["/".join(each[-number:]) for each in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [str(records.root) for records in sets]
+
+
+def _parts_of(row: Mapping[str, Any]) -> str:
+    """Return the hardware of a trial as a text, without what differs from day to day."""
+    items = row["inventory"] or ()
+    return repr(sorted((i.part, i.name, i.host, i.count, repr(i.raid_level)) for i in items))
+
+
+def _trial_of(row: Mapping[str, Any]) -> str:
+    """Return a text that is equal for copies of one trial."""
+    started = None if row["provenance"] == "simulated" else row["started_utc"]
+    metrics = sorted(row["metrics"].items())
+    return repr((configuration_of(row), row["workload"], row["seed"], started, metrics))
 
 
 def without_trial(

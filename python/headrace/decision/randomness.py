@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,44 +31,84 @@ storage. An assumption: in the reproduction of *proof-ssd*, curves over slots ar
 storages are."""
 
 
+POOLED_WEIGHT = 2
+"""Weight, in degrees of freedom, of the scatter of all configurations of a storage in the variance
+of each.
+
+Three repeats may lie close together by chance, above all where a run is now and then slower than
+all others. As in Smyth, Statistical Applications in Genetics and Molecular Biology 3 (2004) 3, a
+variance is drawn towards the mean of all; the t distribution stays that of the own repeats. In ten
+simulated studies (docs/decide.md), 85 % of the intervals of rates contained the true value without
+this, and 95 % with it."""
+
+
 @dataclass(frozen=True)
 class Spread:
-    """Relative standard deviations between repeats, for cells with one trial."""
+    """Relative standard deviations between repeats of several configurations."""
 
     rate: float
     power: float
 
 
-def spreads_of(cells: Sequence[CandidateCell]) -> tuple[dict[bool, Spread], tuple[str, ...]]:
-    """Return the spread of the simulated cells (True) and of the others (False), and a note where
-    it is assumed. Simulated cells without repeats have none."""
-    found: dict[bool, Spread] = {}
+@dataclass(frozen=True)
+class Spreads:
+    """How far repeats scatter."""
+
+    alone: dict[bool, Spread]
+    """Of simulated cells (True), and of the others: for cells with one trial."""
+    of_storage: dict[tuple[bool, str, str], Spread]
+    """Of the cells of a storage with one workload, where several have repeats: simulated or not,
+    storage, workload."""
     notes: tuple[str, ...] = ()
+    """What is assumed."""
+
+
+def storage_of(target: str, inventory: Inventory) -> str:
+    """Return the name of a storage, the same for all its settings and slots."""
+    return repr((target, [(item.name, item.count) for item in inventory]))
+
+
+def spreads_of(cells: Sequence[CandidateCell]) -> Spreads:
+    """Return the spreads of these cells. Simulated cells without repeats have none."""
+    alone: dict[bool, Spread] = {}
+    notes: tuple[str, ...] = ()
+    groups: dict[tuple[bool, str, str], list[_Rows]] = {}
     for simulated in (True, False):
         mine = [cell for cell in cells if (cell.provenance == "simulated") == simulated]
-        rate, power = _pooled_spread(mine), _pooled_spread(mine, "mean_power_w")
+        every = [rows for cell in mine for _, rows in cell.rows.values()]
+        rate, power = _pooled_spread(every), _pooled_spread(every, "mean_power_w")
         if rate is None and mine and not simulated:
             notes = (_NOT_REPEATED,)
         other = 0.0 if simulated else ASSUMED_SPREAD
-        found[simulated] = Spread(
+        alone[simulated] = Spread(
             other if rate is None else rate, other if power is None else power
         )
-    return found, notes
+        for cell in mine:
+            for workload, (_, rows) in cell.rows.items():
+                if len(rows) > 1:
+                    name = storage_of(cell.target, rows[0]["inventory"] or ())
+                    groups.setdefault((simulated, name, workload), []).append(rows)
+    of_storage = {
+        name: Spread(_pooled_spread(each) or 0.0, _pooled_spread(each, "mean_power_w") or 0.0)
+        for name, each in groups.items()
+        if len(each) > 1
+    }
+    return Spreads(alone, of_storage, notes)
 
 
-def _pooled_spread(cells: Sequence[CandidateCell], name: str = "") -> float | None:
+_Rows = Sequence[Mapping[str, Any]]
+
+
+def _pooled_spread(cells: Sequence[_Rows], name: str = "") -> float | None:
     """Return the relative standard deviation of a metric between repeats, over all cells; of the
     rate if none is named. None when no cell has repeats."""
     squares, freedom = 0.0, 0
-    for cell in cells:
-        for _, rows in cell.rows.values():
-            values = [
-                row["metrics"].get(name or rate_name(row["metrics"]), math.nan) for row in rows
-            ]
-            logs = np.log([value for value in values if value > 0])
-            if len(logs) > 1:
-                squares += float(((logs - logs.mean()) ** 2).sum())
-                freedom += len(logs) - 1
+    for rows in cells:
+        values = [row["metrics"].get(name or rate_name(row["metrics"]), math.nan) for row in rows]
+        logs = np.log([value for value in values if value > 0])
+        if len(logs) > 1:
+            squares += float(((logs - logs.mean()) ** 2).sum())
+            freedom += len(logs) - 1
     return math.sqrt(squares / freedom) if freedom else None
 
 
@@ -79,27 +120,34 @@ class Randomness:
         source: np.random.Generator,
         draws: int,
         error: float | None,
-        spreads: Mapping[bool, Spread],
+        spreads: Spreads,
     ) -> None:
         self.source = source
         self.draws = draws
         self.error = error
         """Relative error of simulated rates."""
         self.spreads = spreads
-        """Of simulated cells (True), and of others."""
         self._factors: dict[str, Draws] = {}
+        self._meters: dict[str, Draws] = {}
 
     def model_factor(self, target: str, inventory: Inventory, slots: int) -> Draws:
         """Return the factors between the true and the simulated rates of a configuration.
 
         One part is common to all configurations of a storage, one to those with the same slots.
         """
-        storage = repr((target, [(item.name, item.count) for item in inventory]))
+        storage = storage_of(target, inventory)
         error = self.error or 0.0
         common = self._common(storage, error * math.sqrt(1 - SLOTS_SHARE))
         of_slots = self._common(f"{storage} {slots}", error * math.sqrt(SLOTS_SHARE))
         own = self.source.normal(0.0, min(error, SETTINGS_ERROR), self.draws)
         return common * of_slots * np.exp(own)
+
+    def meter(self, name: str) -> Draws:
+        """Return the error of a meter's calibration, in standard deviations: the same whenever
+        this name is given."""
+        if name not in self._meters:
+            self._meters[name] = self.source.normal(size=self.draws)
+        return self._meters[name]
 
     def _common(self, name: str, error: float) -> Draws:
         """Return the same factors whenever this name is given."""

@@ -17,6 +17,9 @@ from headrace.decision.wishes import Quantity, Wishes, WishLimit
 FACTORS = (1.25, 1.5, 2.0, 3.0, 4.0)
 """By how much an input is changed, both ways, to see whether another configuration leads."""
 
+SHARES = (0.1, 0.25, 0.75, 0.9, 1.0)
+"""Shares of the events that are tried for each workload."""
+
 STORAGES_AT_NODES = 4
 """How many storages, the best of each, are simulated with more nodes."""
 
@@ -179,13 +182,17 @@ def _limit(lead: str, limit: WishLimit, choice: Choice, inputs: DecisionInputs) 
 
 
 def _mixes(lead: str, inputs: DecisionInputs, basis: Basis) -> list[Change | None]:
-    """Return for each workload whether more or less of it changes the leading configuration."""
+    """Return for each workload whether more or less of it changes the leading configuration.
+
+    Of two workloads, less of one is more of the other: it is said once.
+    """
     if len(basis.shares) < 2:
         return []
     found: list[Change | None] = []
-    for name in basis.shares:
-        for share in (0.75, 0.25, 0.9, 0.1, 1.0):
-            rest = 1 - basis.shares[name]
+    for name, present in basis.shares.items():
+        tried = [share for share in SHARES if share > present or len(basis.shares) > 2]
+        for share in sorted(tried, key=lambda share: abs(share - present)):
+            rest = 1 - present
             others = {
                 other: value / rest * (1 - share)
                 for other, value in basis.shares.items()

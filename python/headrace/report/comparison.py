@@ -25,6 +25,8 @@ ROWS_AT_MOST = 400
 LINES_AT_MOST = 40
 FIGURES_AT_MOST = 4
 POINTS_IN_A_FIGURE = 40
+LARGE = 1.5
+"""A cell whose interval reaches beyond this ratio, or its inverse, says nothing of a difference."""
 RATIO = ShownMetric("ratio", "B / A", "", 1.0)
 
 
@@ -47,8 +49,37 @@ def _cell_and_slots(difference: Difference) -> str:
     return f"{cell_text(difference)}, {wording.plural(difference.slots, 'slot')}"
 
 
+def cannot_tell(difference: Difference) -> bool:
+    """Return whether the trials of a cell could not show even a large difference."""
+    low, high = difference.ratio.low, difference.ratio.high
+    if difference.different:
+        return False
+    return low is None or high is None or low < 1 / LARGE or high > LARGE
+
+
+def _repeats(difference: Difference) -> str:
+    """Return the number of trials of the side that has fewer."""
+    fewest = min(difference.a.n, difference.b.n)
+    return "one trial" if fewest == 1 else wording.plural(fewest, "repeat")
+
+
+def cannot_tell_sentences(comparison: Comparison) -> list[str]:
+    """Return in how many cells the trials cannot tell whether A and B differ, by their number."""
+    found: dict[str, int] = {}
+    for each in comparison.differences:
+        if cannot_tell(each):
+            found[_repeats(each)] = found.get(_repeats(each), 0) + 1
+    return [
+        f"In {wording.plural(count, 'comparison')}, {repeats} of a side cannot tell: a difference "
+        f"of {(LARGE - 1) * 100:.0f}\u202f% would not be seen. More repeats can."
+        for repeats, count in found.items()
+    ]
+
+
 def verdict(difference: Difference) -> str:
     """Return what the interval of the ratio shows, in a few words."""
+    if cannot_tell(difference):
+        return f"{_repeats(difference)} cannot tell"
     if not difference.different:
         return "no difference seen"
     change = (difference.ratio.value - 1) * 100
@@ -122,6 +153,8 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         say(f"[yellow]warning:[/yellow] {escape(warning)}")
     for sentence in headline(comparison):
         say(f"[bold green]→[/bold green] {escape(sentence)}")
+    for sentence in cannot_tell_sentences(comparison):
+        say(f"  {escape(sentence)}")
     for name in dict.fromkeys(d.metric for d in comparison.differences):
         mine = [d for d in comparison.differences if d.metric == name]
         console.print()
@@ -156,9 +189,17 @@ def _metric_table(name: str, differences: list[Difference]) -> TextTable:
             value_text(each.a, shown),
             value_text(each.b, shown),
             value_text(each.ratio, RATIO) + (f"\n{interval}" if interval else ""),
-            {"a": "A better", "b": "B better", "": ""}[each.better] if each.different else "=",
+            _short_verdict(each),
         )
     return table
+
+
+def _short_verdict(difference: Difference) -> str:
+    if cannot_tell(difference):
+        return "cannot tell"
+    if not difference.different:
+        return "="
+    return {"a": "A better", "b": "B better", "": ""}[difference.better]
 
 
 def _environment_table(comparison: Comparison) -> TextTable:
@@ -210,7 +251,7 @@ def render_comparison(comparison: Comparison, folder_a: str = "", folder_b: str 
         .get_template("comparison.html.j2")
         .render(
             comparison=comparison,
-            sentences=headline(comparison),
+            sentences=[*headline(comparison), *cannot_tell_sentences(comparison)],
             joint_confidence=percent(comparison.joint_confidence, 3),
             false_share=percent(1 - comparison.confidence),
             rows=rows,

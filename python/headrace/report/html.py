@@ -280,7 +280,7 @@ def render(
         data=data,
         **first_screen.template_values(findings, first, shown, metrics),
         **_answers_of(findings),
-        **_curves_of(shown, metrics, mains, _Columns.of(metrics, main_names)),
+        **_curves_of(findings, shown, metrics, mains, _Columns.of(metrics, main_names)),
         **_sections_of(findings),
         **_energy_of(findings, shown, metrics, energy_main),
     )
@@ -305,6 +305,7 @@ def _answers_of(findings: Findings) -> dict[str, object]:
 
 
 def _curves_of(
+    findings: Findings,
     shown: Shown,
     metrics: dict[str, ShownMetric],
     mains: dict[str, str | None],
@@ -322,12 +323,13 @@ def _curves_of(
         "noun": "clients" if any(curve.axis == "clients" for curve in curves) else "slots",
         "axis": wording.axis_title(curves),
         "any_distrusted": any(curve.distrusted for curve in curves),
-        "any_alike": any(curve.alike for curve in curves),
         "any_fed": any(curve.slots_fed is not None for curve in curves),
         "best_heading": wording.best_heading(mains.values()),
-        "rank_words": wording.RANK.capitalize(),
+        "rank_notes": [
+            note[:1].upper() + note[1:] for note in tables.rank_notes(curves, findings.curves)
+        ],
         "summaries": [
-            tables.summary_row(i, curve, metrics.get(mains[curve.workload] or ""))
+            tables.summary_row(i, curve, metrics.get(mains[curve.workload] or ""), findings.curves)
             for i, curve in enumerate(curves)
         ],
         "curves": rows(columns.main),

@@ -97,7 +97,7 @@ def _curve_table(findings: Findings) -> str:
         main = wording.main_metric(findings, curve.workload)
         best = peak(curve, main)
         scaled = show(main, best.metrics[main].value) if main and best else None
-        row = tables.summary_row(index, curve, scaled)
+        row = tables.summary_row(index, curve, scaled, findings.curves)
         reached = row["peak"]
         rate = "–"
         if best is not None and main is not None and scaled is not None and reached is not None:

@@ -58,8 +58,19 @@ def _fixed(value: float, decimals: int) -> str:
     return text.removeprefix("−") if not text.strip("−0.") else text
 
 
+def _wide(estimate: Estimate) -> bool:
+    """Return whether the interval is one of a logarithm that is wider than the value: `0.03 – 27`
+    of 0.92. No number of decimals fits both its ends."""
+    if estimate.low is None or estimate.high is None or not 0 < estimate.low <= estimate.value:
+        return False
+    half = (estimate.high - estimate.low) / 2
+    return math.isfinite(half) and half > estimate.value
+
+
 def value_text(estimate: Estimate, shown: ShownMetric) -> str:
     """Return the value in the metric's unit, without the unit's name."""
+    if _wide(estimate):
+        return number(estimate.value / shown.divisor, 2)
     return _fixed(estimate.value / shown.divisor, _decimals(estimate, shown))
 
 
@@ -70,6 +81,8 @@ def interval_text(estimate: Estimate, shown: ShownMetric) -> str:
         return ""
     decimals = _decimals(estimate, shown)
     low, high = estimate.low / shown.divisor, estimate.high / shown.divisor
+    if _wide(estimate):
+        return f"{number(low, 2)} – {number(high, 2)}"
     return f"{_fixed(low, decimals)} – {_fixed(high, decimals)}"
 
 

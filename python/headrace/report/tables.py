@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
+from headrace.analysis.curves import family_of
 from headrace.analysis.findings import (
     Combined,
     Curve,
@@ -212,16 +213,38 @@ def curve_rows(index: int, curve: Curve, columns: list[ShownMetric]) -> CurveRow
     }
 
 
-def rank_text(curve: Curve) -> str:
-    """Return the rank, as a range where the difference to others is not significant; `–` without
-    repeats."""
+def not_told_apart(curve: Curve, curves: Sequence[Curve]) -> bool:
+    """Return whether a curve can be told apart from none of those that are ranked with it."""
+    together = {
+        family_of(each)
+        for each in curves
+        if each.points and (each.workload, each.provenance) == (curve.workload, curve.provenance)
+    }
+    return curve.alike > 0 and curve.alike >= len(together) - 1
+
+
+def rank_notes(curves: Sequence[Curve], every: Sequence[Curve]) -> list[str]:
+    """Return the notes below a table of these curves, of all that are ranked together."""
+    texts = [rank_text(curve, every) for curve in curves]
+    notes = [wording.RANK] if any("–" in text and text != "–" for text in texts) else []
+    return [*notes, wording.UNRANKED] if wording.NOT_TOLD_APART in texts else notes
+
+
+def rank_text(curve: Curve, curves: Sequence[Curve]) -> str:
+    """Return the rank among these curves, as a range where the difference to some is not
+    significant; `–` without repeats."""
     if curve.rank is None:
         return "–"
+    if not_told_apart(curve, curves):
+        return wording.NOT_TOLD_APART
     return f"{curve.rank} – {curve.rank + curve.alike}" if curve.alike else str(curve.rank)
 
 
-def summary_row(index: int, curve: Curve, main: ShownMetric | None) -> SummaryRow:
-    """Return a curve as one row: rank, slots fed, best value of the main metric, knee.
+def summary_row(
+    index: int, curve: Curve, main: ShownMetric | None, curves: Sequence[Curve]
+) -> SummaryRow:
+    """Return a curve as one row: rank among all `curves`, slots fed, best value of the main metric,
+    knee.
 
     For a workload that loads the storage, the knee is where its rate stops growing with clients.
     """
@@ -240,7 +263,7 @@ def summary_row(index: int, curve: Curve, main: ShownMetric | None) -> SummaryRo
         "label": curve.label,
         "name": curve.name or curve.label,
         "workload": curve.workload,
-        "rank": rank_text(curve),
+        "rank": rank_text(curve, curves),
         "fed": None if fed is None else fed_text(fed),
         "fed_interval": "" if fed is None else wording.fed_interval(fed),
         "crossing": "" if crossing is None else number(crossing),

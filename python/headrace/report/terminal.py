@@ -156,10 +156,10 @@ def _print_summaries(findings: Findings, shown: Shown, printer: _Printer) -> Non
         told = {(each.workload, each.target) for each in findings.unanswered}
         for curve in curves[:SUMMARY_ROWS]:
             if not curve.points and (curve.workload, curve.target) not in told:
-                for reason in tables.summary_row(0, curve, None)["reasons"]:
+                for reason in tables.summary_row(0, curve, None, findings.curves)["reasons"]:
                     printer.say(f"{_DISTRUSTED} {escape(curve.name)}: {escape(reason)}", "dim")
-        if any(curve.alike for curve in curves):
-            printer.say(wording.RANK, "dim")
+        for note in tables.rank_notes(curves, findings.curves):
+            printer.say(note, "dim")
         hidden = sum(curve.workload == workload for curve in findings.curves) - len(
             curves[:SUMMARY_ROWS]
         )
@@ -185,13 +185,13 @@ def _summary(findings: Findings, curves: list[Curve], workload: str) -> TextTabl
         trusted = peak(curve, main)
         best = trusted or _best_distrusted(curve, main)
         scaled = show(main, best.metrics[main].value) if main and best else None
-        row = tables.summary_row(0, curve, scaled)
+        row = tables.summary_row(0, curve, scaled, findings.curves)
         rate = "–"
         if best is not None and scaled is not None and main is not None:
             rate = f"{value_text(best.metrics[main], scaled)} {scaled.unit}".strip()
         interval = f"\n({row['fed_interval']})" if row["fed_interval"] else ""
         table.add_row(
-            row["rank"],
+            row["rank"].replace("cannot be told", "cannot\nbe told"),
             escape(curve.name or curve.label),
             *([f"{row['fed']}{interval}" if row["fed"] else "–"] if fed else []),
             rate if trusted else f"{_DISTRUSTED} ({rate})",

@@ -61,8 +61,15 @@ _LIMITS: dict[str, str] = {
 }
 
 
-RANK = "a rank is a range where no difference is seen to others"
+RANK = "a rank is a range where no difference is seen to some others"
 """Note below a table with ranks."""
+NOT_TOLD_APART = "cannot be told apart"
+"""Instead of a rank that would be any of all."""
+UNRANKED = (
+    f"{NOT_TOLD_APART}: the repeats of two storages alone do not show which is better; more "
+    "repeats can"
+)
+"""Note below a table with such storages."""
 
 
 def level_text(level: object) -> str:

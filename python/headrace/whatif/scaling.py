@@ -69,6 +69,7 @@ def scaled(records: Records, nodes: int) -> Records:
     for place, (row, there, here) in enumerate(found):
         if here is not None:
             frame.at[place, "metrics"] = _ratios(there, here, row)
+            frame.at[place, "meter_errors"] = row["meter_errors"]
     return replace(records, trials=frame, warnings=tuple(dict.fromkeys(warnings)))
 
 

@@ -7,7 +7,6 @@ be modelled from the catalog, and the record says so for each part.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,10 +14,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from headrace import meters as meter_package
 from headrace.catalog import entry
 from headrace.catalog.tables import MachinePower
 from headrace.engine.site_energy import switch_power_w
+from headrace.records.channels import (
+    ChannelSum,
+    added,
+    metered_channels,
+    one_meter_each,
+    outer_channels,
+)
 from headrace.records.energy import ChannelEnergy, Energy, EnergyProvenance, PartEnergy
 from headrace.study.resolve import Resolved
 
@@ -88,19 +93,6 @@ def _power(machine: str | None, base: Path) -> MachinePower | None:
     return None if machine is None else entry("nodes", machine, base=base).table.power
 
 
-@dataclass(frozen=True)
-class _Sum:
-    """Energy of channels, added."""
-
-    energy_j: float
-    uncertainty_j: float
-    channels: tuple[ChannelEnergy, ...]
-
-    @property
-    def relative(self) -> float:
-        return self.uncertainty_j / self.energy_j if self.energy_j > 0 else math.inf
-
-
 def energy_of_site(
     drives: Energy, channels: Sequence[ChannelEnergy], failed: Mapping[str, str], site: SiteOfTrial
 ) -> Energy:
@@ -110,36 +102,10 @@ def energy_of_site(
     """
     if not channels and not failed and not site.modelled:
         return drives
-    outer = [each for each in channels if each.usable and not _inside(each, channels)]
+    outer = outer_channels(channels)
     parts = _Parts(drives, outer, site)
     return replace(
         parts.energy(), channels=tuple(channels), meters_failed=dict(failed), **_metered(outer)
-    )
-
-
-def _inside(channel: ChannelEnergy, channels: Iterable[ChannelEnergy]) -> bool:
-    """Return whether a usable channel of the same meter contains this one."""
-    return any(
-        (each.meter, each.node, each.channel) == (channel.meter, channel.node, channel.within)
-        and each.usable
-        for each in channels
-    )
-
-
-def _added(channels: Iterable[ChannelEnergy]) -> _Sum | None:
-    """Return the sum over channels.
-
-    Errors of one meter's channels are those of one calibration: they are added as they are.
-    """
-    known = [each for each in channels if each.energy_j is not None]
-    if not known:
-        return None
-    of_meters: dict[tuple[str, str], float] = {}
-    for each in known:
-        meter = (each.meter, each.node)  # that of another node is another instrument
-        of_meters[meter] = of_meters.get(meter, 0.0) + (each.uncertainty_j or 0.0)
-    return _Sum(
-        sum(each.energy_j or 0.0 for each in known), math.hypot(*of_meters.values()), tuple(known)
     )
 
 
@@ -154,7 +120,7 @@ def _best(
     for each in channels:
         if each.boundary == boundary and set(each.of) <= set(names):
             of_meter.setdefault((each.meter, each.of), []).append(each)
-    sums = {key: made for key, each in of_meter.items() if (made := _added(each)) is not None}
+    sums = {key: made for key, each in of_meter.items() if (made := added(each)) is not None}
     whole = [key for key in sums if not key[1]]
     if whole:
         best = min(whole, key=lambda key: sums[key].relative)
@@ -170,12 +136,12 @@ def _best(
 
 def _measured(
     channels: Sequence[ChannelEnergy], boundary: str, names: Sequence[str]
-) -> _Sum | None:
+) -> ChannelSum | None:
     """Return the energy of everything with these names; None if a meter of one is missing."""
     covering = _best(channels, boundary, names)
     if covering is None:
         return None
-    return _added(channel for each in covering.values() for channel in each)
+    return added(channel for each in covering.values() for channel in each)
 
 
 @dataclass
@@ -189,11 +155,11 @@ class _Parts:
     def energy(self) -> Energy:
         for boundary, factor in (("facility", 1.0), ("rack", self.site.pue)):
             here = [each for each in self.channels if each.boundary == boundary]
-            if (whole := _added(_one_meter_each(here))) is not None:
+            if (whole := added(one_meter_each(here))) is not None:
                 return self._of_whole(whole, boundary, factor)
         return self._of_parts()
 
-    def _of_whole(self, whole: _Sum, boundary: str, factor: float) -> Energy:
+    def _of_whole(self, whole: ChannelSum, boundary: str, factor: float) -> Energy:
         """Return the energy of everything at once. An emulated drive is not in it."""
         drives_j = self.drives.drives_j
         total_j = factor * (whole.energy_j + (drives_j or 0.0))
@@ -214,27 +180,27 @@ class _Parts:
         site, found = self.site, dict[str, float]()
         sources: dict[str, EnergyProvenance] = {}
         contained: dict[str, str] = {}
-        squares = 0.0
+        counted: list[ChannelEnergy] = []
 
-        def put(part: str, measured: _Sum | None, modelled_j: float | None) -> None:
-            nonlocal squares
+        def put(part: str, measured: ChannelSum | None, modelled_j: float | None) -> None:
             if measured is not None:
                 found[part], sources[part] = measured.energy_j, "measured"
-                squares += measured.uncertainty_j**2
+                if part != "drives" or sources.get(host) != "measured":
+                    counted.extend(measured.channels)
             elif modelled_j is not None:
                 found[part], sources[part] = modelled_j, "modelled"
 
-        put("nodes", _measured(self.channels, "node", site.nodes), self._modelled_nodes_j())
         servers = site.servers
         if site.network and not servers:  # servers that exist already: those that are metered
             here = (each for each in self.channels if each.boundary == "server")
             servers = tuple(dict.fromkeys(name for each in here for name in each.of))
         served = bool(site.servers) or site.network
+        # The drives are in the machines that have them: servers, or else nodes.
+        host = "servers" if served else "nodes"
+        put("nodes", _measured(self.channels, "node", site.nodes), self._modelled_nodes_j())
         if served:
             measured = _measured(self.channels, "server", servers)
             put("servers", measured, self._modelled_servers_j())
-        # The drives are in the machines that have them: servers, or else nodes.
-        host = "servers" if served else "nodes"
         put("drives", _measured(self.channels, "device", ("drives",)), self.drives.drives_j)
         if "drives" not in found and sources.get(host) == "measured":
             contained["drives"] = host
@@ -248,8 +214,8 @@ class _Parts:
         complete = needed <= {*found, *contained}
         total_j = None
         if complete:
-            added = [each for part, each in found.items() if not (twice and part == "drives")]
-            total_j = site.pue * sum(added)
+            counts = [each for part, each in found.items() if not (twice and part == "drives")]
+            total_j = site.pue * sum(counts)
         if twice:
             contained["drives"] = host
         kinds = {*sources.values()} | ({"modelled"} if site.pue != 1.0 and complete else set[str]())
@@ -263,7 +229,7 @@ class _Parts:
             drives_j=found.get("drives"),
             switch_j=found.get("switch"),
             provenance=provenance,
-            uncertainty_j=math.sqrt(squares) if complete and kinds == {"measured"} else None,
+            uncertainty_j=_uncertainty_j(counted) if complete and kinds == {"measured"} else None,
             part_provenance=sources,
             contained=contained,
             parts=self._by_part(found, sources, servers),
@@ -306,7 +272,7 @@ class _Parts:
     ) -> list[PartEnergy]:
         """Return what the meters that count say of each; one entry for several behind one meter."""
         covering = _best(self.channels, "device" if boundary == "switch" else boundary, names) or {}
-        sums = [(each[0].of, made) for each in covering.values() if (made := _added(each))]
+        sums = [(each[0].of, made) for each in covering.values() if (made := added(each))]
         return [
             PartEnergy(
                 boundary,
@@ -340,22 +306,14 @@ class _Parts:
         return idle_w * site.duration_s
 
 
-def _metered(outer: Sequence[ChannelEnergy]) -> dict[str, object]:
-    """Return the sum over what was metered: one boundary, the largest that is covered.
+def _uncertainty_j(channels: Sequence[ChannelEnergy]) -> float:
+    made = added(channels)
+    return 0.0 if made is None else made.uncertainty_j
 
-    Meters of smaller boundaries are in it, unless they are of other things.
-    """
-    counted: list[ChannelEnergy] = []
-    for boundary in reversed(meter_package.BOUNDARIES):
-        here = [each for each in outer if each.boundary == boundary]
-        if any(each.boundary in ("rack", "facility") for each in counted):
-            break
-        if boundary == "socket":
-            here = [each for each in here if not _in_node(each, counted)]
-        if boundary == "device" and any(each.boundary in ("node", "server") for each in counted):
-            here = [each for each in here if "switch" in each.of]
-        counted += _one_meter_each(here)
-    made = _added(counted)
+
+def _metered(outer: Sequence[ChannelEnergy]) -> dict[str, object]:
+    """Return the sum over what was metered."""
+    made = added(metered_channels(outer))
     if made is None:
         return {}
     idles = [each.idle_power_w for each in made.channels]
@@ -365,30 +323,3 @@ def _metered(outer: Sequence[ChannelEnergy]) -> dict[str, object]:
         "metered_boundaries": tuple(dict.fromkeys(each.boundary for each in made.channels)),
         "metered_idle_w": None if None in idles else sum(each or 0.0 for each in idles),
     }
-
-
-def _in_node(socket: ChannelEnergy, counted: Iterable[ChannelEnergy]) -> bool:
-    """Return whether a node whose energy is counted may contain this socket."""
-    return any(
-        each.boundary == "node"
-        and (not each.of or not socket.of or bool(set(each.of) & set(socket.of)))
-        for each in counted
-    )
-
-
-def _one_meter_each(channels: Sequence[ChannelEnergy]) -> list[ChannelEnergy]:
-    """Return the channels without those of a second meter of the same things, as `_best` does."""
-    of_meter: dict[tuple[str, tuple[str, ...]], list[ChannelEnergy]] = {}
-    for each in channels:
-        of_meter.setdefault((each.meter, each.of), []).append(each)
-    sums = {key: made for key, each in of_meter.items() if (made := _added(each)) is not None}
-    whole = [key for key in sums if not key[1]]
-    if whole:
-        return of_meter[min(whole, key=lambda key: sums[key].relative)]
-    found: list[ChannelEnergy] = []
-    covered: set[str] = set()
-    for key in sorted(sums, key=lambda key: (-len(key[1]), sums[key].relative)):
-        if not covered & set(key[1]):
-            found += of_meter[key]
-            covered |= set(key[1])
-    return found
