@@ -30,6 +30,7 @@ from headrace.system.journal import Journal
 from headrace.system.owned import work_directory
 from headrace.system.servers import xrootd
 from headrace.targets import Held, Location, TargetContext
+from headrace.targets.remote_url import remove
 from headrace.targets.served import client_nodes
 from headrace.targets.xrootd import Xrootd, XrootdOptions
 from ports import free_port
@@ -175,6 +176,24 @@ def test_a_redirector_finds_the_server_of_each_file(context: TargetContext, tmp_
             read(location, within, held[1])
         location.servers["se-1-data"].restart()
         assert read_at_last(location, within, held[1]) == files[1].read_bytes()
+
+
+def test_a_folder_is_removed_from_every_server_behind_a_redirector(
+    context: TargetContext, tmp_path: Path
+) -> None:
+    """A redirector passes the removal of a folder on to one server: the others kept theirs, empty,
+    after `metadata` on servers of somebody else."""
+    with prepared(context, servers=2) as (target, location, within):
+        files = files_of(tmp_path / "files", 2)
+        held = target.upload(files, "jobs/one/deep", within, silent)
+        assert {each.server for each in held} == {"se-0", "se-1"}
+        folders = [each for each in tmp_path.rglob("jobs") if each.is_dir()]
+        assert len(folders) == 2, "one on each server"
+        assert location.cluster is not None
+        url = f"{location.url}/jobs"
+        remove(url, location.cluster["node-0"], within, location.environment)
+        assert not [each for each in folders if each.exists()]
+        remove(url, location.cluster["node-0"], within, location.environment)
 
 
 def test_a_cache_fetches_a_file_once_and_can_be_emptied(

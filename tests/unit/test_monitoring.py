@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import http.server
+import os
 import socket
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from headrace.cli._progress import node_lines
 from headrace.engine.live import NodeLive, PowerLive, TrialLive
-from headrace.errors import UsageError
+from headrace.errors import RefusedError, UsageError
 from headrace.library import Silent
 from headrace.monitoring import MonitoringOptions, monitored
 from headrace.monitoring.metrics import StudyMetrics
@@ -158,6 +159,28 @@ def test_the_file_is_whole_and_last_says_that_the_run_has_ended(tmp_path: Path) 
         check_file(tmp_path / "metrics.txt")
     with pytest.raises(UsageError, match="not a folder that can be written to"):
         check_file(tmp_path / "missing" / "metrics.prom")
+
+
+def test_metrics_of_others_are_not_replaced(tmp_path: Path) -> None:
+    """Any .prom file was replaced; a symbolic link was, too, instead of what it led to."""
+    theirs, link, pipe = (tmp_path / name for name in ("node.prom", "link.prom", "pipe.prom"))
+    theirs.write_text("# HELP node_load1 1m load average.\nnode_load1 0.5\n")
+    link.symlink_to(theirs)
+    os.mkfifo(pipe)
+    for file, error in ((theirs, RefusedError), (link, RefusedError), (pipe, UsageError)):
+        options = MonitoringOptions(openmetrics_file=file)
+        with pytest.raises(error), monitored(Silent(), "x", options, print):
+            pass
+    with pytest.raises(UsageError, match="is a folder"):
+        (tmp_path / "folder.prom").mkdir()
+        check_file(tmp_path / "folder.prom")
+    assert theirs.read_text().endswith("node_load1 0.5\n") and pipe.is_fifo()
+
+    theirs.write_text("")
+    for study in ("first", "second"):  # an empty file, and one of Headrace, are replaced
+        with monitored(Silent(), study, MonitoringOptions(openmetrics_file=link), print):
+            pass
+        assert study in theirs.read_text() and link.is_symlink()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import select
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
 
@@ -17,6 +17,7 @@ from headrace.cli._console import FULL, complain, err
 from headrace.cli._lean_help import import_help
 from headrace.cli._streams import secure_streams, silence_output
 from headrace.errors import ExitCode, HeadraceError
+from headrace.system.address_space import of_import, respect_limit, too_little
 from headrace.system.ending import end_without_search
 from headrace.system.own_variables import BLAS, one_thread
 from headrace.system.stopping import exit_code as _stopped
@@ -35,6 +36,7 @@ def run_command(make_app: Callable[..., typer.Typer]) -> None:
     # a report's time.
     gc.set_threshold(50_000, 20, 100)
     os.environ.update(one_thread(BLAS))
+    respect_limit()
     end_without_search()
     secure_streams()
     try:
@@ -44,6 +46,12 @@ def run_command(make_app: Callable[..., typer.Typer]) -> None:
         sys.exit(_stopped() if error.exit_code == ExitCode.INTERRUPTED else int(error.exit_code))
     except OSError as error:
         sys.exit(int(_ended_by(error)))
+    except MemoryError:
+        _end_without_memory("this command")
+    except ImportError as error:
+        if not of_import(error):
+            raise
+        _end_without_memory(f"{Path(error.path or 'a library').name} cannot be loaded")
     except Exception:
         if not interrupted():
             raise
@@ -59,6 +67,15 @@ def run_command(make_app: Callable[..., typer.Typer]) -> None:
                 err.print("headrace: stopped")
             sys.exit(_stopped())
         raise
+
+
+def _end_without_memory(what: str) -> NoReturn:
+    error = too_little(what)
+    try:
+        complain(error)
+    except (MemoryError, ImportError, OSError):  # a message in colours imports more
+        os.write(2, f"headrace: {error.message}\n  {error.hint or ''}\n".encode())
+    sys.exit(int(error.exit_code))
 
 
 def _run_named(make_app: Callable[..., typer.Typer]) -> None:

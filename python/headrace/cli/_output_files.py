@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import re
 from pathlib import Path
 
 from headrace.errors import RefusedError, UsageError
 from headrace.records.place import check_file_place, check_place
+from headrace.report.own_files import is_own_page
 from headrace.whole_file import is_stream
 
 _LONGEST_SHOWN = 120
-_HEAD_BYTES = 4096
-"""Bytes of a page that hold its title."""
-_PDF_END = b"\n%Headrace\n"
-"""Last line of a PDF of Headrace (`report/decision_page.py`)."""
 
 
 def check_folder_of(file: Path, option: str) -> None:
@@ -54,32 +49,21 @@ def check_output(file: Path, option: str) -> None:
         raise RefusedError(f"{file} already exists", hint=hint)
 
 
-def check_page(file: Path, option: str) -> None:
+def check_page(file: Path, option: str, *, new_folder: bool = False) -> None:
     """Raise RefusedError for a file that is there and is no page of Headrace, which would be
-    replaced, UsageError for one that cannot be written. Its folder need not exist yet."""
+    replaced, UsageError for one that cannot be written.
+
+    `new_folder`: its folder is made if it does not exist yet.
+    """
     if is_stream(file) or _is_special(file):
         return
     check_file_place(file, option)
+    if not new_folder and not file.absolute().parent.exists():
+        raise UsageError(f"{option} {file}: there is no folder {file.parent}", hint="make it first")
     if file.is_dir():
         raise UsageError(f"{file} is a folder, not a file", hint=f"name another file with {option}")
     if file.is_file() and not is_own_page(file):
         raise RefusedError(f"{file} already exists", hint=f"name another file with {option}")
-
-
-def is_own_page(file: Path) -> bool:
-    """Return whether a file is a page that Headrace wrote."""
-    try:
-        with file.open("rb") as stream:
-            head = stream.read(_HEAD_BYTES)
-            if head.startswith(b"%PDF-"):
-                stream.seek(-len(_PDF_END), os.SEEK_END)
-                return stream.read() == _PDF_END
-    except OSError:
-        return False
-    return (
-        re.search(rb'<meta name="generator" content="Headrace">|<title>[^<]*Headrace', head)
-        is not None
-    )
 
 
 def _is_special(file: Path) -> bool:

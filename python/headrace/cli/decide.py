@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from headrace.cli._wishes import Mix, OffersFile, Within, shares_of
-from headrace.errors import ExitCode
+from headrace.errors import ExitCode, UsageError
 
 
 def decide(
@@ -46,12 +46,9 @@ def decide(
     would change it.
     """
     from headrace.cli._console import err, out
-    from headrace.cli._output_files import check_page
     from headrace.library import decide as make_answer
 
-    for page, option in ((html, "--html"), (pdf, "--pdf")):
-        if page is not None:
-            check_page(page, option)
+    _check_pages(html, pdf)
     answer, files = make_answer(
         results,
         want=want,
@@ -73,3 +70,14 @@ def decide(
         err.print(f"written: {escape(str(file))}", style="dim")
     if answer.choice.leading is None:
         raise typer.Exit(int(ExitCode.INVALID_TRIALS))
+
+
+def _check_pages(html: Path | None, pdf: Path | None) -> None:
+    """Raise UsageError or RefusedError before the work."""
+    from headrace.cli._output_files import check_page
+
+    for page, option in ((html, "--html"), (pdf, "--pdf")):
+        if page is not None:
+            check_page(page, option)
+    if html is not None and pdf is not None and html.resolve() == pdf.resolve():
+        raise UsageError(f"--html and --pdf name the same file: {html}")

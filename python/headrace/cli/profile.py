@@ -252,6 +252,8 @@ def simulate_profile(
     from headrace.profiles.places import check_name, study_to_run
     from headrace.profiles.steps import existing_profile, load, profile_table
     from headrace.profiles.study_text import drives_named_in, study_text
+    from headrace.records.place import check_place
+    from headrace.records.store import check_new_results
     from headrace.study.load import load_study_text
     from headrace.system.stopping import stopping_on_signals
 
@@ -272,6 +274,9 @@ def simulate_profile(
         (link or "10 GbE") if shared else None,
     )
     # Check before writing the study: one that cannot run must not be left behind.
+    if results is not None:
+        check_place(results, "--results")
+        check_new_results(results)
     if profile_table(str(profile))[0].outline is None:
         load(str(profile))
     load_study_text(text, file=Path("command line"), base=base)

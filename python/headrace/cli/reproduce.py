@@ -95,7 +95,7 @@ def reproduce(
     _refuse({"--records": records is not None}, "goes with --emulate: a simulation keeps none")
     modules = chosen(studies or [])
     html = html or Path("reproduce.html")
-    check_page(html, "--html")
+    check_page(html, "--html", new_folder=True)
     if fit:
         from headrace.reproduce.fitting import fit_study
 

@@ -98,9 +98,10 @@ def _of_command(
 
 def _check_outputs(keep: Path | None, page: Path | None) -> None:
     """Raise UsageError or RefusedError before the program runs; make the folder to keep."""
-    from headrace.cli._output_files import check_folder_of, check_output, check_page, is_own_page
+    from headrace.cli._output_files import check_folder_of, check_output, check_page
     from headrace.profiles.places import profile_to_write
     from headrace.records.place import check_place
+    from headrace.report.own_files import is_own_page
 
     if page is not None:
         check = check_folder_of if is_own_page(page) else check_output
@@ -108,7 +109,7 @@ def _check_outputs(keep: Path | None, page: Path | None) -> None:
     if keep is not None:
         check_place(keep, "--keep")
         profile_to_write(keep / "profile.toml", "job", "--keep")
-        check_page(keep / "verdict.html", "--keep")
+        check_page(keep / "verdict.html", "--keep", new_folder=True)
         _check_verdict(keep / "verdict.json")
         keep.mkdir(parents=True, exist_ok=True)
 

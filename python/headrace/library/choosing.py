@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.engine import Observer, default_cache
+from headrace.errors import UsageError
 from headrace.library.results import write_then_print
 from headrace.library.running import (
     LoadedStudy,
@@ -61,7 +62,8 @@ def decide(
     from headrace.whatif.scaling import scaled, scaled_configurations
 
     for file, option in ((html, "--html"), (pdf, "--pdf")):
-        if file is not None and not is_stream(file):
+        # A device such as /dev/null is in a folder that keeps no files.
+        if file is not None and not is_stream(file) and (file.is_file() or not file.exists()):
             check_place(file.parent, option)
     if pdf is not None:
         check_pdf()
@@ -183,6 +185,10 @@ def calibrate(
     file = Path(out) if out is not None else root / "site.toml"
     if out is not None:
         check_out(file)
+    if rehearse is not None and file.exists() and file.samefile(rehearse):
+        raise UsageError(
+            f"{file} is the site that --rehearse reads", hint="name another file with --out"
+        )
     check_modelled(loaded.study, loaded.plan().trials)
     known = loaded.study
     if rehearse is not None:

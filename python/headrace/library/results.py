@@ -44,11 +44,13 @@ def report(
     into the folder `output` (created if needed), so that results may be read-only. `series` lists
     trials whose device series the HTML page shows in addition to those that it selects itself.
     Needs neither an engine nor root. Raises UsageError when the folder holds no results,
-    RefusedError for an unknown version, HeadraceError when a file cannot be written.
+    RefusedError for an unknown version or a file that Headrace did not write, which would be
+    replaced, HeadraceError when a file cannot be written.
     """
     from headrace.analysis.find import find
     from headrace.analysis.read import read
     from headrace.library.shown import ShownFindings, shown
+    from headrace.report.own_files import check_reports
     from headrace.report.terminal import print_report
     from headrace.report.write import check_request, write_report
 
@@ -57,6 +59,7 @@ def report(
     if output is not None:
         check_place(Path(output), "--output")
     check_request(root, formats, series)
+    check_reports(root if output is None else Path(output), formats)
     findings = shown(ShownFindings, find(read(root)))
     folder = None if output is None else Path(output)
     return findings, write_then_print(

@@ -18,18 +18,21 @@ from urllib.parse import urlsplit
 
 from prometheus_client import (
     CollectorRegistry,
+    generate_latest,
     push_to_gateway,
     start_http_server,
-    write_to_textfile,
 )
 from prometheus_client.exposition import basic_auth_handler, default_handler
 from prometheus_client.registry import Collector
 
-from headrace.errors import UsageError, system_words
+from headrace.errors import RefusedError, UsageError, system_words
+from headrace.whole_file import whole
 
 FILE_INTERVAL_S = 5.0
 PUSH_INTERVAL_S = 10.0
 _PUSH_PATIENCE_S = 10.0
+_OWN_HEAD = b"# HELP headrace_"
+"""Begin of a file of metrics that Headrace wrote."""
 USER_VARIABLE, PASSWORD_VARIABLE = "HEADRACE_PUSH_USER", "HEADRACE_PUSH_PASSWORD"
 
 Tell = Callable[[str], object]
@@ -138,14 +141,40 @@ def _repeated(
 
 
 def check_file(path: Path, option: str = "--openmetrics-file") -> None:
-    """Raise UsageError for a file that the textfile collector would not read, or in no folder."""
+    """Raise UsageError for a file that cannot be written or that the textfile collector would not
+    read, RefusedError for a file that is there and has other metrics: it would be replaced."""
+    hint = f"name another file with {option}"
     if path.suffix != ".prom":
         raise UsageError(
             f"{option} {path}: its name must end in .prom",
             hint="the textfile collector of node_exporter reads no other files",
         )
-    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise UsageError(f"{option} {path}: {path.parent} is not a folder that can be written to")
+    try:
+        # What a link leads to is replaced, never the link.
+        place = path.resolve()
+        # Files are written under a longer name first (whole_file.py).
+        place.with_name(f".{place.name}.part").exists()
+        found, regular = place.exists(), place.is_file()
+    except (OSError, RuntimeError) as error:  # too long a name, a loop of links
+        words = system_words(error) if isinstance(error, OSError) else str(error)
+        raise UsageError(f"{option} {path}: {words}", hint=hint) from None
+    if not place.parent.is_dir() or not os.access(place.parent, os.W_OK):
+        raise UsageError(f"{option} {path}: {place.parent} is not a folder that can be written to")
+    if found and not regular:
+        what = "a folder" if place.is_dir() else "a device or a pipe"
+        raise UsageError(f"{option} {path}: is {what}, not a file", hint=hint)
+    if found and not _is_own(place):
+        raise RefusedError(f"{path} already exists", hint=hint)
+
+
+def _is_own(file: Path) -> bool:
+    """Return whether a file is empty, or begins with a metric of Headrace."""
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(len(_OWN_HEAD))
+    except OSError:
+        return False
+    return head in (b"", _OWN_HEAD)
 
 
 @contextmanager
@@ -155,9 +184,13 @@ def written(metrics: Collector, path: Path, tell: Tell) -> Generator[Attempts]:
     When the context has ended, `problem` is that of the last time it was written.
     """
     registry = _registry(metrics)
+
+    def write() -> None:
+        whole(path, lambda part: part.write_bytes(generate_latest(registry)))
+
     with _repeated(
         f"metrics file {path}",
-        lambda: write_to_textfile(str(path), registry),
+        write,
         FILE_INTERVAL_S,
         tell,
     ) as attempts:

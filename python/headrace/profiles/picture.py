@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, UsageError, system_words
 from headrace.palette import BLACK, CURVE_COLOURS, GREY
 from headrace.profiles.steps import Op, Recording, Steps
 from headrace.profiles.summary import Summary, is_read, summarise
@@ -22,10 +22,10 @@ _SHOWN_FILES = 8
 
 
 def draw(recording: Recording, path: Path) -> None:
-    """Write a PNG or SVG, by the suffix of `path`. Raises HeadraceError for another suffix, or if
-    it cannot be written."""
+    """Write a PNG or SVG, by the suffix of `path`. Raises UsageError for another suffix,
+    HeadraceError if it cannot be written."""
     if path.suffix not in (".png", ".svg"):
-        raise HeadraceError(f"{path}: a picture is a .png or a .svg")
+        raise UsageError(f"{path}: a picture is a .png or a .svg")
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -53,7 +53,8 @@ def draw(recording: Recording, path: Path) -> None:
     try:
         whole(path, write)
     except OSError as error:
-        raise HeadraceError(f"{path}: the picture cannot be written: {error.strerror}") from error
+        problem = f"{path}: the picture cannot be written: {system_words(error)}"
+        raise HeadraceError(problem) from error
 
 
 def _shown(summary: Summary) -> list[str]:

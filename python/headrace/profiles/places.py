@@ -7,10 +7,11 @@ import itertools
 import os
 import tempfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.errors import HeadraceError, RefusedError, UsageError
-from headrace.profiles.steps import profile_path, steps_path
+from headrace.profiles.steps import is_steps_file, profile_path, steps_path
 from headrace.whole_file import is_stream
 
 _LONGEST_NAME = 200
@@ -19,16 +20,20 @@ _LONGEST_NAME = 200
 def profile_to_write(out: Path | None, name: str, option: str = "--out") -> Path:
     """Return the path of a new profile.
 
-    `out` is the path that the user gave: it may replace a recorded profile, nothing else. Without
-    it, use the first free path of `NAME.toml`, `NAME-2.toml` … Raises StudyError for a suffix other
-    than `.toml`, UsageError for a stream or an unusable name, RefusedError for a file that is
-    not a recorded profile.
+    `out` is the path that the user gave: it may replace a recorded profile and its steps, nothing
+    else. Without it, use the first free path of `NAME.toml`, `NAME-2.toml` … Raises StudyError for
+    a suffix other than `.toml`, UsageError for a stream or an unusable name, RefusedError for a
+    file that is not a recorded profile.
     """
     if out is None:
         # A number and the ending of the steps have room beside this many bytes.
         if len(os.fsencode(name)) > _LONGEST_NAME:
             name = os.fsencode(name)[:_LONGEST_NAME].decode(errors="ignore")
-        return free_path(Path(f"{name}.toml"))
+        return next(
+            each
+            for each in _numbered(Path(f"{name}.toml"))
+            if not _is_there(each) and not _is_there(steps_path(each))
+        )
     if is_stream(out):  # its suffix would be added, and a file made in /dev
         raise UsageError(
             f"{option} {out}: a profile is a file, not a stream",
@@ -40,6 +45,12 @@ def profile_to_write(out: Path | None, name: str, option: str = "--out") -> Path
     if path.exists() and not _is_recorded(path):
         raise RefusedError(
             f"{path} exists and is not a recorded profile: it is not overwritten",
+            hint=f"give {option} another name",
+        )
+    steps = steps_path(path)
+    if _is_there(steps) and not is_steps_file(steps):
+        raise RefusedError(
+            f"{steps} exists and has no steps of a profile: it is not overwritten",
             hint=f"give {option} another name",
         )
     return path
@@ -77,14 +88,21 @@ def temporary_places() -> list[Path]:
 
 def free_path(path: Path) -> Path:
     """Return the first path of `NAME.toml`, `NAME-2.toml` … at which there is no file."""
-    paths = (
-        path.with_stem(f"{path.stem}{f'-{number}' if number > 1 else ''}")
-        for number in itertools.count(1)
-    )
-    return next(each for each in paths if not each.exists() and not each.is_symlink())
+    return next(each for each in _numbered(path) if not _is_there(each))
+
+
+def _numbered(path: Path) -> Iterator[Path]:
+    for number in itertools.count(1):
+        yield path.with_stem(f"{path.stem}{f'-{number}' if number > 1 else ''}")
+
+
+def _is_there(path: Path) -> bool:
+    return path.exists() or path.is_symlink()
 
 
 def _is_recorded(path: Path) -> bool:
+    if not path.is_file():  # a pipe would be waited for
+        return False
     try:
         table = tomllib.loads(path.read_text())
         return "steps_file" in table or "outline" in table

@@ -235,6 +235,16 @@ def steps_path(profile: Path) -> Path:
     return profile.with_suffix(".steps.parquet")
 
 
+def is_steps_file(file: Path) -> bool:
+    """Return whether a file has the steps of a profile."""
+    if not file.is_file():  # a pipe would be waited for
+        return False
+    try:
+        return {"start_ns", "op", "offset", "length"} <= set(pq.read_schema(file).names)
+    except (OSError, pa.ArrowException):
+        return False
+
+
 def profile_path(given: Path, option: str) -> Path:
     """Return the table's path: `.toml` is added to a name without suffix. Raises StudyError that
     names the option for another suffix, a folder, or a name that is too long."""

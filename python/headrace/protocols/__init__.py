@@ -58,6 +58,14 @@ class UrlProtocol:
         Raises OSError and the client's exceptions.
         """
 
+    def removed_on_servers(self, url: str) -> bool:
+        """Remove a folder from each data server, where each has folders of its own; return whether
+        any had it.
+
+        Raises OSError and the client's exceptions.
+        """
+        return False
+
     def load(self) -> None:
         """Import the client library, without connecting to a server."""
 

@@ -24,6 +24,22 @@ class XrootdProtocol(UrlProtocol):
         return XrootdStorage
 
     @override
+    def removed_on_servers(self, url: str) -> bool:
+        # A redirector passes the removal of a folder on to any one server, or refuses it.
+        from XRootD import client
+        from XRootD.client import flags as names_of_flags
+
+        flags: Any = names_of_flags
+        address, path = self.address_and_path(url)
+        names: Any = client.FileSystem(address)
+        status, places = names.deeplocate(path, flags.OpenFlags.REFRESH)
+        if not status.ok:
+            return False
+        for server in dict.fromkeys(place.address for place in places):
+            _remove_tree(client.FileSystem(f"{self.kind}://{server}"), path)
+        return True
+
+    @override
     def load(self) -> None:
         if "ROOT" in sys.modules:
             return  # it has a client library of its own, and two of them in a process crash
@@ -36,6 +52,23 @@ class XrootdProtocol(UrlProtocol):
         if shutil.which("xrdcp") is None:
             return None
         return ["xrdcp", "--force", "--silent", "--nopbar", url, place]
+
+
+def _remove_tree(names: Any, path: str) -> None:
+    """Remove a folder of one server with all that is in it."""
+    from XRootD.client import flags as names_of_flags
+
+    flags: Any = names_of_flags
+    status, listed = names.dirlist(path, flags.DirListFlags.STAT)
+    if not status.ok:
+        return  # gone meanwhile
+    for each in listed:
+        inside = f"{path}/{each.name}"
+        if each.statinfo.flags & flags.StatInfoFlags.IS_DIR:
+            _remove_tree(names, inside)
+        else:
+            _done(names.rm(inside), inside)
+    _done(names.rmdir(path), path)
 
 
 class XrootdTlsProtocol(XrootdProtocol):

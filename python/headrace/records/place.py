@@ -59,6 +59,8 @@ def check_file_place(file: Path, option: str) -> None:
 def check_new_file(file: Path, option: str) -> None:
     """Raise UsageError if a new file cannot be written, RefusedError if it is there already."""
     check_file_place(file, option)
+    if not file.absolute().parent.exists():
+        raise UsageError(f"{option} {file}: there is no folder {file.parent}", hint="make it first")
     if file.exists():
         raise RefusedError(f"{file} already exists", hint=f"name another file with {option}")
 

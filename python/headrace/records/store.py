@@ -140,14 +140,7 @@ class ResultStore:
 
         Raises RefusedError when the folder holds something else.
         """
-        if root.exists() and not _only_begun(root):
-            if (root / "results.json").exists():
-                raise RefusedError(
-                    f"{root} holds results already",
-                    hint=f"headrace resume {as_word(root)} goes on with them; --results names "
-                    f"another folder",
-                )
-            raise RefusedError(f"{root} is not empty", hint="name a new folder with --results")
+        check_new_results(root)
         with recording(root):
             (root / "trials").mkdir(parents=True, exist_ok=True)
             (root / "study.toml").write_text(study_text)
@@ -234,6 +227,19 @@ class ResultStore:
                 partial.discard()
             else:
                 self._done.add(trial_id)
+
+
+def check_new_results(root: Path) -> None:
+    """Raise RefusedError when a folder holds something else than results that were just begun."""
+    if not root.exists() or _only_begun(root):
+        return
+    if (root / "results.json").exists():
+        raise RefusedError(
+            f"{root} holds results already",
+            hint=f"headrace resume {as_word(root)} goes on with them; --results names "
+            f"another folder",
+        )
+    raise RefusedError(f"{root} is not empty", hint="name a new folder with --results")
 
 
 def _lock_of(root: Path) -> IO[str]:

@@ -19,6 +19,7 @@ from headrace.report.numbers import interval_text, value_text
 from headrace.report.page_data import mark_of, provenance_of_metric, scaled_metrics
 from headrace.report.plots import write_plots
 from headrace.report.select import shown_curves
+from headrace.whole_file import whole
 
 FIGURES = "report-figures"
 ROWS_A_TABLE = 30
@@ -263,5 +264,6 @@ def write_latex(findings: Findings, file: Path) -> list[Path]:
     """Write the document and its figures in the same folder; return the files written."""
     folder = file.parent / FIGURES
     captions = write_plots(findings, folder)
-    file.write_text(latex_text(findings, captions), encoding="utf-8")
+    text = latex_text(findings, captions)
+    whole(file, lambda part: part.write_text(text, encoding="utf-8"))
     return [file, *sorted(folder.iterdir())]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from headrace.errors import ExitCode, HeadraceError
+from headrace.report.own_files import NAMES
 from headrace.whole_file import write_errors, write_whole
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def _html(request: _Request) -> list[Path]:
         page = render(request.findings, request.results, request.series_trials, request.trials)
         file.write_text(page, encoding="utf-8")
 
-    return [_write(request.output / "report.html", write)]
+    return [_write(request.output / NAMES["html"], write)]
 
 
 def _csv(request: _Request) -> list[Path]:
@@ -58,7 +59,7 @@ def _csv(request: _Request) -> list[Path]:
     from headrace.report.tidy import tidy_table
 
     table = tidy_table(request.findings)
-    return [_write(request.output / "report.csv", lambda file: write_csv(table, file))]
+    return [_write(request.output / NAMES["csv"], lambda file: write_csv(table, file))]
 
 
 def _parquet(request: _Request) -> list[Path]:
@@ -66,14 +67,14 @@ def _parquet(request: _Request) -> list[Path]:
     from headrace.report.tidy import tidy_table
 
     table = tidy_table(request.findings)
-    return [_write(request.output / "report.parquet", lambda file: write_parquet(table, file))]
+    return [_write(request.output / NAMES["parquet"], lambda file: write_parquet(table, file))]
 
 
 def _latex(request: _Request) -> list[Path]:
     from headrace.report.latex import write_latex
 
-    with write_errors(request.output / "report.tex", HINT):
-        return write_latex(request.findings, request.output / "report.tex")
+    with write_errors(request.output / NAMES["latex"], HINT):
+        return write_latex(request.findings, request.output / NAMES["latex"])
 
 
 _WRITERS: dict[str, Callable[[_Request], list[Path]]] = {

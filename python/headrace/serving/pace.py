@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
 
 from headrace.serving.folders import ResultsFolder
 from headrace.units import format_seconds
+
+
+class _Times(msgspec.Struct):
+    """The times of trial.json."""
+
+    started_utc: datetime.datetime | None = None
+    duration_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -38,13 +50,36 @@ def pace_of(folder: ResultsFolder) -> Pace | None:
         return None
     try:
         # A run writes its process id into the lock when it begins.
-        begun = (folder.path / ".lock").stat().st_mtime
-        times = [each.stat().st_mtime for each in (folder.path / "trials").glob("*/trial.json")]
+        begun_s = (folder.path / ".lock").stat().st_mtime
+        files = {each: each.stat() for each in (folder.path / "trials").glob("*/trial.json")}
     except OSError:
         return None
-    mine = [each for each in times if each >= begun]
-    if not mine or max(mine) <= begun:
+    # The clock of a file server may differ from this one, but it is the same for all its files.
+    mine = [each for each, stat in files.items() if stat.st_mtime >= begun_s]
+    if not mine:
+        return None
+    spans = [_span(str(each), files[each].st_mtime_ns) for each in mine]
+    measured = [span for span in spans if span is not None]
+    if len(measured) == len(mine):
+        # Without the set-up before the first trial, of which no record has the time.
+        begun_s, last_s = min(measured)[0], max(end_s for _, end_s in measured)
+    else:  # trials in virtual time have no date
+        last_s = max(files[each].st_mtime for each in mine)
+    if last_s <= begun_s:
         return None
     left = None if folder.planned is None else max(0, folder.planned - folder.recorded)
-    mean_s = (max(mine) - begun) / len(mine)
-    return Pace(len(mine), mean_s, left, max(0.0, time.time() - max(mine)))
+    return Pace(len(mine), (last_s - begun_s) / len(mine), left, max(0.0, time.time() - last_s))
+
+
+@lru_cache(maxsize=100_000)
+def _span(file: str, _at_ns: int) -> tuple[float, float] | None:
+    """Return when a trial began and when its jobs had ended, as times of day of the machine that
+    ran it in seconds; None if its record does not say so."""
+    try:
+        made = msgspec.json.decode(Path(file).read_bytes(), type=_Times)
+    except (OSError, ValueError):
+        return None
+    if made.started_utc is None:
+        return None
+    begun_s = made.started_utc.timestamp()
+    return begun_s, begun_s + made.duration_s

@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 _SET = "HEADRACE_SET"
 """Names of the variables that Headrace set, by comma: own processes inherit it."""
@@ -22,8 +22,13 @@ def one_thread(names: Sequence[str]) -> dict[str, str]:
 
     Those that the user has set are kept: they are not among them.
     """
-    single = dict.fromkeys((name for name in names if name not in os.environ), "1")
-    return {**single, _SET: ",".join(dict.fromkeys((*_set_by_us(), *single)))}
+    return own(dict.fromkeys(names, "1"))
+
+
+def own(values: Mapping[str, str]) -> dict[str, str]:
+    """Return variables for processes of Headrace's own, without those that the user has set."""
+    ours = {name: value for name, value in values.items() if name not in os.environ}
+    return {**ours, _SET: ",".join(dict.fromkeys((*_set_by_us(), *ours)))}
 
 
 def users_environment() -> dict[str, str]:

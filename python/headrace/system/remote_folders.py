@@ -13,13 +13,27 @@ _PATIENCE_S = 120.0
 
 
 def clear(url: str, environment: Mapping[str, str]) -> str:
-    """Remove a folder with what jobs left in it, and say so.
+    """Remove a folder or a file with what jobs left in it, and say so.
 
     Credentials are those of this process's environment. Raises HeadraceError when it stays.
     """
+    _run("--remove", url, environment)
+    return "removed"
+
+
+def drop_unfinished(url: str, environment: Mapping[str, str]) -> str:
+    """Remove what unfinished uploads left in a folder, and say so.
+
+    Raises HeadraceError when it stays.
+    """
+    _run("--unfinished", url, environment)
+    return "without unfinished uploads"
+
+
+def _run(task: str, url: str, environment: Mapping[str, str]) -> None:
     try:
         done = subprocess.run(
-            own_module("headrace.targets.upload", "--remove", url),
+            own_module("headrace.targets.upload", task, url),
             env={**os.environ, **environment},
             capture_output=True,
             text=True,
@@ -31,4 +45,3 @@ def clear(url: str, environment: Mapping[str, str]) -> str:
     if done.returncode != 0:
         said = done.stderr.strip().splitlines()
         raise HeadraceError(said[-1] if said else f"exit code {done.returncode}")
-    return "removed"

@@ -283,6 +283,10 @@ def _clear_url(args: Args, same_boot: bool) -> str:
     return remote_folders.clear(args["url"], args["environment"])
 
 
+def _drop_unfinished(args: Args, same_boot: bool) -> str:
+    return remote_folders.drop_unfinished(args["url"], args["environment"])
+
+
 def _path_subject(noun: str, key: str = "path") -> Callable[[Args], str]:
     return lambda args: f"{noun} {args[key]}"
 
@@ -315,6 +319,7 @@ ACTIONS: dict[str, Action] = {
         survives_boot=True,
     ),
     "clear_url": Action(_clear_url, _path_subject("folder", "url"), survives_boot=True),
+    "drop_unfinished": Action(_drop_unfinished, _path_subject("folder", "url"), survives_boot=True),
     "blank_device": Action(
         _blank_device, _path_subject("file system on", "device"), survives_boot=True
     ),

@@ -6,7 +6,9 @@ A process on a node that runs jobs copies the files.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.datasets.integrity import MANIFEST
@@ -40,7 +42,9 @@ def put(
         else f"copying {sent[0].name} to the target"
     )
     patience_s = _PATIENCE_S + sum(path.stat().st_size for path in sent) / _SLOWEST_BYTES_PER_S
-    said = _run([folder_url, *map(str, sent)], node, context, environment, patience_s, context.stop)
+    words = [folder_url, *map(str, sent)]
+    with _undone("drop_unfinished", folder_url, node, context, environment):
+        said = _run(words, node, context, environment, patience_s, context.stop)
     urls = [str(json.loads(line)["url"]) for line in said.splitlines()[-len(sent) :]]
     return [Held(url) for url, file in zip(urls, sent, strict=True) if file.name != MANIFEST]
 
@@ -72,7 +76,31 @@ def try_writing(
     url: str, node: Node | None, context: TargetContext, environment: Mapping[str, str]
 ) -> None:
     """Write and remove a small file. Raises HeadraceError with the client's message."""
-    _run([url], node, context, environment, _TRY_PATIENCE_S)
+    file_url = f"{url}/.headrace-{os.urandom(4).hex()}"
+    with _undone("clear_url", file_url, node, context, environment):
+        _run(["--try", file_url], node, context, environment, _TRY_PATIENCE_S)
+
+
+@contextmanager
+def _undone(
+    action: str,
+    url: str,
+    node: Node | None,
+    context: TargetContext,
+    environment: Mapping[str, str],
+) -> Generator[None]:
+    """Have the undo journal remove what a killed run leaves, on storage that stays after the run.
+
+    Servers that the run started (`node`) go with their storage.
+    """
+    if node is not None:
+        yield
+        return
+    entry = context.journal.begin(action, url=url, environment=dict(environment))
+    try:
+        yield
+    finally:
+        context.journal.end(entry)
 
 
 def _run(

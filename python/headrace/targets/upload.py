@@ -3,13 +3,17 @@
 A separate process, so that it can run on a cluster node.
 
     python -m headrace.targets.upload URL FILE…
-        upload the files and print a JSON line per file: its URL; without files: only test writing
+        upload the files and print a JSON line per file: its URL
+    python -m headrace.targets.upload --try URL
+        test writing: write a small file of this name, read it back and remove it
     python -m headrace.targets.upload --compare URL FILE…
         print a JSON line per file: whether it is complete on the storage
     python -m headrace.targets.upload --read URL…
         read files whole, so that servers have them in memory as far as they fit
     python -m headrace.targets.upload --remove URL
         remove a folder with its contents; it need not exist
+    python -m headrace.targets.upload --unfinished URL
+        remove what unfinished uploads left in a folder; complete files stay
 
 A file that is complete on the storage stays. Complete means that its size matches and, when all
 files together are no larger than `COMPARED_BYTES`, that its contents match too; these are read
@@ -22,6 +26,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -32,6 +37,8 @@ from headrace.protocols.causes import cause_of
 from headrace.system.ending import end_without_search
 
 _PIECE_BYTES = 4 << 20
+_PARTIAL = re.compile(r"\.partial-\d+$")
+"""End of the name of a file that is being uploaded."""
 COMPARED_BYTES = 2 << 30
 """Up to this size, existing data sets are read back and compared with the cache."""
 
@@ -100,28 +107,45 @@ def read_whole(url: str) -> None:
         raise HeadraceError(f"{url}: {cause_of(error)}") from error
 
 
-def try_writing(folder: str) -> None:
+def try_writing(url: str) -> None:
     """Write a small file, read it back and remove it."""
-    url = f"{folder}/.headrace-{os.urandom(4).hex()}"
     filesystem, path = filesystem_of(url)
     if not protocol_of(url).objects:
         filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
     with filesystem.open(path, "wb") as file:
         file.write(b"headrace")
-    read = filesystem.cat_file(path)
-    filesystem.rm(path)
+    try:
+        read = filesystem.cat_file(path)
+    finally:
+        filesystem.rm(path)
     if read != b"headrace":
         raise OSError("what was written is not what is read")
 
 
 def remove(folder: str) -> None:
     """Remove a folder and its contents, if it exists."""
+    protocol = protocol_of(folder)
+    if protocol.removed_on_servers(folder):
+        return
     filesystem, path = filesystem_of(folder)
     with contextlib.suppress(FileNotFoundError):
         if filesystem.exists(path):
             filesystem.rm(path, recursive=True)
     with contextlib.suppress(OSError):  # not every server can list them
-        protocol_of(folder).drop_unfinished(folder)
+        protocol.drop_unfinished(folder)
+
+
+def remove_unfinished(folder: str) -> None:
+    """Remove what uploads that were killed left in a folder."""
+    filesystem, path = filesystem_of(folder)
+    protocol = protocol_of(folder)
+    protocol.drop_unfinished(folder)
+    if protocol.objects:
+        return
+    with contextlib.suppress(FileNotFoundError):
+        for name in filesystem.ls(path, detail=False):
+            if _PARTIAL.search(str(name)):
+                filesystem.rm(str(name))
 
 
 def _unwind(*_: object) -> None:
@@ -129,21 +153,22 @@ def _unwind(*_: object) -> None:
 
 
 def _do(task: str, words: list[str]) -> None:
-    if task == "--read":
+    alone = {
+        "--try": try_writing,
+        "--read": read_whole,
+        "--remove": remove,
+        "--unfinished": remove_unfinished,
+    }
+    if task in alone:
         for url in words:
-            read_whole(url)
+            alone[task](url.rstrip("/"))
         return
     folder, files = words[0].rstrip("/"), [Path(name) for name in words[1:]]
     compare = sum(file.stat().st_size for file in files) <= COMPARED_BYTES
-    if task == "--remove":
-        remove(folder)
-    elif task == "--compare":
-        for file in files:
+    for file in files:
+        if task == "--compare":
             print(json.dumps({"whole": is_there(folder, file, compare=compare)}), flush=True)
-    elif not files:
-        try_writing(folder)
-    else:
-        for file in files:
+        else:
             print(json.dumps({"url": upload(folder, file, compare=compare)}), flush=True)
 
 
@@ -152,7 +177,7 @@ def main() -> int:
     end_without_search()
     # SIGTERM unwinds the stack, so that no partial file is left.
     signal.signal(signal.SIGTERM, _unwind)
-    task = sys.argv[1] if sys.argv[1] in ("--remove", "--compare", "--read") else ""
+    task = sys.argv[1] if sys.argv[1].startswith("--") else ""
     try:
         _do(task, sys.argv[1 + bool(task) :])
     except HeadraceError as error:

@@ -1,0 +1,127 @@
+"""Files that commands write: what somebody else wrote there stays, and is named before the work."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from headrace.calibration.site_file import FIRST
+from synthetic_records import Truth, plan_of, write_results
+from workspace import Workspace
+
+STUDY = """
+headrace = 1
+title = "two drives"
+[target.ssd]
+kind = "block"
+drive = "samsung-870-evo-1tb"
+[target.disk]
+kind = "block"
+drive = "seagate-exos-x24-24tb"
+[workload.w]
+kind = "sequential"
+file_size = "16 MiB"
+"""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    cells = [
+        {"target": target, "workload": "scan", "slots": slots}
+        for target in ("disk", "ssd")
+        for slots in (1, 2)
+    ]
+    write_results(tmp_path / "results", plan_of(cells, 2), Truth())
+    return Workspace(tmp_path, tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("format", "name"),
+    [
+        ("html", "report.html"),
+        ("csv", "report.csv"),
+        ("latex", "report.tex"),
+        ("parquet", "report.parquet"),
+    ],
+)
+def test_a_report_replaces_reports_alone(workspace: Workspace, format: str, name: str) -> None:
+    """`report --output .` replaced any `report.csv` of the folder."""
+    report = ("report", "results", "--format", format, "--output")
+    for _ in range(2):  # its own is replaced
+        ended = workspace.run(*report, "out")
+        assert ended.returncode == 0, ended.stderr
+    theirs, link = workspace.place / "theirs" / name, workspace.place / "link" / name
+    theirs.parent.mkdir()
+    link.parent.mkdir()
+    theirs.write_text("year,value\n2026,1\n")
+    link.symlink_to(theirs)
+    for folder in ("theirs", "link"):
+        ended = workspace.run(*report, folder)
+        assert ended.returncode == 4 and "is no report of Headrace" in ended.stderr
+        assert not ended.stdout, "it is said before the report is made"
+    assert theirs.read_text() == "year,value\n2026,1\n" and link.is_symlink()
+
+
+@pytest.mark.parametrize(
+    "command", [("decide", "results", "--html"), ("compare", "results", "results", "--html")]
+)
+def test_a_page_in_a_missing_folder_is_refused_before_the_work(
+    workspace: Workspace, command: tuple[str, ...]
+) -> None:
+    ended = workspace.run(*command, "nowhere/page.html")
+    assert ended.returncode == 2 and "there is no folder nowhere" in ended.stderr
+    assert not ended.stdout
+    assert not (workspace.place / "nowhere").exists()
+    assert workspace.run(*command, "/dev/null").returncode in (0, 5), "a device is written to"
+
+
+def test_two_files_of_one_name_and_an_input_are_refused(workspace: Workspace) -> None:
+    """The second page replaced the first, and a learnt site the one that it was learnt with."""
+    ended = workspace.run("decide", "results", "--html", "page.html", "--pdf", "./page.html")
+    assert ended.returncode == 2 and "name the same file" in ended.stderr
+    site = workspace.place / "site.toml"
+    site.write_text(text := f"{FIRST}\n[site.calibration]\n")
+    study = workspace.study(STUDY)
+    ended = workspace.run("calibrate", study, "--rehearse", site, "--out", "site.toml")
+    assert ended.returncode == 2 and "is the site that --rehearse reads" in ended.stderr
+    assert site.read_text() == text
+
+
+def test_a_pipe_is_no_profile(workspace: Workspace) -> None:
+    """`record --out` waited without an end for somebody to write to the pipe."""
+    os.mkfifo(workspace.place / "pipe.toml")
+    ended = workspace.run("record", "--out", "pipe.toml", "--", "true", timeout_s=30)
+    assert ended.returncode == 4 and "is not a recorded profile" in ended.stderr
+
+
+def test_steps_of_a_profile_replace_no_other_file(workspace: Workspace) -> None:
+    """The file of the steps beside a new profile was replaced, whatever it was."""
+    theirs = workspace.place / "job.steps.parquet"
+    theirs.write_text("mine")
+    ended = workspace.run("record", "--out", "job.toml", "--", "true")
+    assert ended.returncode == 4 and "has no steps of a profile" in " ".join(ended.stderr.split())
+    shutil.copy(theirs, workspace.place / "true.steps.parquet")
+    ended = workspace.run("record", "--", "true")  # without --out: a name that is free
+    assert ended.returncode == 0 and "true-2.toml" in ended.stderr
+    assert (workspace.place / "true.steps.parquet").read_text() == "mine" == theirs.read_text()
+
+
+def test_a_smaller_study_in_a_missing_folder_is_refused_before_the_work(
+    workspace: Workspace,
+) -> None:
+    """`screen` simulated the whole matrix first."""
+    study = workspace.study(STUDY)
+    ended = workspace.run("screen", study, "--out", "nowhere/smaller.toml")
+    assert ended.returncode == 2 and "there is no folder nowhere" in ended.stderr
+
+
+def test_no_study_is_left_where_the_results_are_refused(workspace: Workspace) -> None:
+    """`profile simulate --results` with a folder that is there left its study by the profile."""
+    shutil.copy(shutil.which("true") or "", workspace.place / "program")
+    assert workspace.run("record", "--out", "job.toml", "--", "./program").returncode == 0
+    ended = workspace.run("profile", "simulate", "job.toml", "--results", "results")
+    assert ended.returncode == 4 and "holds results already" in ended.stderr
+    assert not list(workspace.place.glob("*.study.toml"))
