@@ -489,6 +489,8 @@ class Tcp(TypedDict):
     port_buffer_bytes: int
     recovery: str
     congestion: str
+    delayed_ack_ns: NotRequired[int]
+    restart: NotRequired[str]
 
 
 class Leaves(TypedDict):

@@ -31,6 +31,7 @@ ReadAheadRules = Literal["on_demand", "two_windows", "large_folios"]
 
 TcpRecovery = Literal["rack", "sack", "newreno"]
 TcpCongestion = Literal["cubic", "reno"]
+TcpRestart = Literal["timeout", "request"]
 
 _PAGE_RECLAIM = (
     "simulated: how the kernel chooses the file pages that it evicts: two_lists (before Linux "
@@ -482,6 +483,18 @@ class SiteTcp(Section):
         "cubic",
         description="how a window grows after slow start: cubic (RFC 9438; Linux since 2.6.19) or "
         "reno (RFC 5681)",
+    )
+    delayed_ack: Seconds | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="how long a receiver keeps the acknowledgement of a packet, unless a second "
+        "one arrives (RFC 5681; Linux: 40 ms); each packet is acknowledged at once when not given",
+    )
+    restart: TcpRestart = Field(
+        "timeout",
+        description="what an idle connection begins its next request with: timeout, its window, "
+        "halved for each timeout of silence (RFC 2861; Linux), or request, the first window",
     )
 
 

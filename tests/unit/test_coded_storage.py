@@ -184,6 +184,9 @@ def test_the_words_of_tcp_reach_the_simulator() -> None:
     made = scenario("eos", text=text + 'recovery = "newreno"\ncongestion = "reno"\n')
     assert (made["tcp"]["recovery"], made["tcp"]["congestion"]) == ("newreno", "reno")
     simulated(made)
+    made = scenario("eos", text=text + 'delayed_ack = "40 ms"\nrestart = "request"\n')
+    assert (made["tcp"]["delayed_ack_ns"], made["tcp"]["restart"]) == (40_000_000, "request")
+    simulated(made)
 
 
 def test_nodes_of_a_leaf_share_its_uplink_to_the_servers() -> None:

@@ -114,6 +114,10 @@ def _network(made: Scenario, site: Site) -> None:
             "recovery": tcp.recovery,
             "congestion": tcp.congestion,
         }
+        if tcp.delayed_ack is not None:
+            made["tcp"]["delayed_ack_ns"] = round(tcp.delayed_ack * 1e9)
+        if tcp.restart != "timeout":
+            made["tcp"]["restart"] = tcp.restart
     if (leaf := site.leaf) is not None:
         made["leaves"] = {"nodes": leaf.nodes, "uplink_bytes_per_s": leaf.uplink}
 

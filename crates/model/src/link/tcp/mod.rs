@@ -28,7 +28,7 @@ use crate::request::Nanos;
 use crate::stream::Stream;
 use port::SwitchPort;
 use slow_start::SlowStart;
-pub use spec::{Path, Recovery, TcpCounters, TcpSpec};
+pub use spec::{Path, Recovery, Restart, TcpCounters, TcpSpec};
 pub use window::Congestion;
 
 /// All connections.
@@ -88,5 +88,7 @@ impl Tcp {
     }
 }
 
+#[cfg(test)]
+mod host_tests;
 #[cfg(test)]
 mod tests;

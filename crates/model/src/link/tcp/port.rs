@@ -1,8 +1,8 @@
 //! A switch's port and the connections that send through it, packet by packet.
 //!
 //! Packets wait in one queue in the order of their arrival, and are dropped when it is full. Each
-//! packet that leaves is acknowledged a round trip later. A sender's own port sends one packet at a
-//! time.
+//! packet that leaves is acknowledged a round trip later, or its acknowledgement is kept until that
+//! of the next packet. A sender's own port sends one packet at a time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,12 +15,27 @@ use super::spec::{Path, TcpCounters, TcpSpec, PACKET_BYTES, WIRE_BYTES};
 use crate::request::Nanos;
 use crate::stream::Stream;
 
+/// What a receiver says of a packet: all before `cumulative` arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Acknowledgement {
+    transmission: u64,
+    cumulative: u64,
+}
+
+/// An acknowledgement that a receiver keeps.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    until: Nanos,
+    /// From the receiver to the sender.
+    back_ns: Nanos,
+    acknowledgement: Acknowledgement,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    Acknowledgement {
-        transmission: u64,
-        cumulative: u64,
-    },
+    Acknowledgement(Acknowledgement),
+    /// The acknowledgement of this transmission arrives, if it was kept until now.
+    Kept(u64),
     /// The sender's own port is free.
     Free,
     Timer,
@@ -39,6 +54,7 @@ struct Connection {
     /// The last acknowledgement, and how many are on their way.
     last_acknowledgement: Nanos,
     acknowledgements: u32,
+    kept: Option<Kept>,
 }
 
 /// A port.
@@ -88,6 +104,7 @@ impl SwitchPort {
                 timer: NEVER,
                 last_acknowledgement: 0,
                 acknowledgements: 0,
+                kept: None,
             });
             (self.connections.len() - 1) as u32
         });
@@ -130,27 +147,39 @@ impl SwitchPort {
             let Some(Reverse((time, _, place, event))) = self.events.pop() else { return };
             let connection = &mut self.connections[place as usize];
             match event {
-                Event::Acknowledgement { transmission, cumulative } => {
-                    connection.acknowledgements -= 1;
-                    let began = connection.sender.acknowledged(time, transmission, cumulative);
-                    self.counters.fast_retransmits += u64::from(began);
-                }
-                Event::Free => connection.waits_for_port = false,
-                Event::Timer if time == connection.timer => {
-                    connection.timer = NEVER;
-                    match connection.sender.expire(time) {
-                        Expired::Nothing => {}
-                        Expired::Timeout => self.counters.timeouts += 1,
-                        Expired::Probe => {
-                            let packet = connection.sender.probe();
-                            self.counters.probes += 1;
-                            self.carry(time, place, packet);
-                        }
+                Event::Acknowledgement(this) => self.acknowledged(time, place, this),
+                Event::Kept(transmission) => {
+                    let this = |kept: &mut Kept| kept.acknowledgement.transmission == transmission;
+                    if let Some(kept) = connection.kept.take_if(this) {
+                        self.acknowledged(time, place, kept.acknowledgement);
                     }
                 }
+                Event::Free => connection.waits_for_port = false,
+                Event::Timer if time == connection.timer => self.expired(time, place),
                 Event::Timer => {}
             }
             self.transmit(time, place);
+        }
+    }
+
+    fn acknowledged(&mut self, now: Nanos, place: u32, this: Acknowledgement) {
+        let connection = &mut self.connections[place as usize];
+        connection.acknowledgements -= 1;
+        let began = connection.sender.acknowledged(now, this.transmission, this.cumulative);
+        self.counters.fast_retransmits += u64::from(began);
+    }
+
+    fn expired(&mut self, now: Nanos, place: u32) {
+        let connection = &mut self.connections[place as usize];
+        connection.timer = NEVER;
+        match connection.sender.expire(now) {
+            Expired::Nothing => {}
+            Expired::Timeout => self.counters.timeouts += 1,
+            Expired::Probe => {
+                let packet = connection.sender.probe();
+                self.counters.probes += 1;
+                self.carry(now, place, packet);
+            }
         }
     }
 
@@ -191,14 +220,56 @@ impl SwitchPort {
         }
         self.empty_at_ns = now as f64 + waits_ns + bytes * self.byte_ns;
         let leaves = self.empty_at_ns.ceil() as Nanos;
+        let before = connection.receiver.next();
         let cumulative = connection.receiver.arrives(leaves, packet);
         // Hosts take an uncertain time for a packet. Without it, who finds the queue full would
         // depend on phases (Floyd and Jacobson 1991: up to a packet's time at the port).
         let random_ns = self.random.unit() * bytes * self.byte_ns;
-        let time = leaves + (connection.round_trip_ns + random_ns) as Nanos;
+        let back_ns = (connection.round_trip_ns + random_ns) as Nanos;
+        let this = Acknowledgement { transmission, cumulative };
+        let in_order = cumulative == before + 1 && connection.receiver.in_order();
+        self.acknowledge(place, leaves, back_ns, this, in_order);
+    }
+
+    /// Acknowledge a packet that arrived, or keep its acknowledgement until a second one arrives
+    /// or its time is over (RFC 5681, 4.2). A packet out of order is acknowledged at once.
+    fn acknowledge(
+        &mut self,
+        place: u32,
+        arrived: Nanos,
+        back_ns: Nanos,
+        this: Acknowledgement,
+        in_order: bool,
+    ) {
+        let connection = &mut self.connections[place as usize];
+        connection.acknowledgements += 1;
+        let selective = connection.sender.selective();
+        let first = connection.kept.take();
+        let pair = first.is_some_and(|first| first.until > arrived);
+        if self.spec.delayed_ack_ns > 0 && in_order && !pair {
+            let until = arrived + self.spec.delayed_ack_ns;
+            connection.kept = Some(Kept { until, back_ns, acknowledgement: this });
+            self.schedule(until + back_ns, place, Event::Kept(this.transmission));
+        }
+        match first {
+            // Without selective acknowledgements one tells of both.
+            Some(_) if pair && !selective => {
+                self.connections[place as usize].acknowledgements -= 1;
+            }
+            Some(first) if pair => self.answer(place, arrived + back_ns, first.acknowledgement),
+            Some(first) => self.answer(place, first.until + first.back_ns, first.acknowledgement),
+            None => {}
+        }
+        if self.connections[place as usize].kept.is_none() {
+            self.answer(place, arrived + back_ns, this);
+        }
+    }
+
+    /// Send an acknowledgement that reaches the sender at `time`, and not before an earlier one.
+    fn answer(&mut self, place: u32, time: Nanos, acknowledgement: Acknowledgement) {
+        let connection = &mut self.connections[place as usize];
         let time = time.max(connection.last_acknowledgement);
         connection.last_acknowledgement = time;
-        connection.acknowledgements += 1;
-        self.schedule(time, place, Event::Acknowledgement { transmission, cumulative });
+        self.schedule(time, place, Event::Acknowledgement(acknowledgement));
     }
 }

@@ -37,6 +37,16 @@ impl Receiver {
         self.next_mark = self.next_mark.min(mark);
     }
 
+    /// Return the first packet that did not arrive.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Return whether all packets that arrived are in one piece.
+    pub fn in_order(&self) -> bool {
+        self.arrived.is_empty()
+    }
+
     /// Note that a packet arrives at `at`, and return the first one that did not.
     pub fn arrives(&mut self, at: Nanos, packet: u64) -> u64 {
         if packet < self.next {

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::spec::{Recovery, TcpSpec, PACKET_BYTES};
+use super::spec::{Recovery, Restart, TcpSpec, PACKET_BYTES};
 use super::window::Window;
 use crate::request::Nanos;
 
@@ -127,7 +127,10 @@ impl Sender {
         if self.unacknowledged == self.end {
             let silent = now.saturating_sub(self.last_sent);
             let first = f64::from(self.spec.initial_window_packets.max(1));
-            self.window.rest(silent / self.timeout_ns().max(1), first);
+            match self.spec.restart {
+                Restart::Timeout => self.window.rest(silent / self.timeout_ns().max(1), first),
+                Restart::Request => self.window.rest(u64::MAX, first),
+            }
         }
         let packets = ((bytes as f64 / PACKET_BYTES).ceil() as u64).max(1);
         self.end += packets;

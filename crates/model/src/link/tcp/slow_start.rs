@@ -6,11 +6,12 @@
 //! 3.1, RFC 3465), so that it doubles in each round; the sum of the waits is that of Cardwell,
 //! Savage and Anderson, *Modeling TCP Latency* (INFOCOM 2000, equations 2 to 5, without loss). A
 //! connection that was silent halves its window for each retransmission timeout, down to the
-//! initial window (RFC 2861; `tcp_cwnd_restart` in `net/ipv4/tcp_output.c`).
+//! initial window (RFC 2861; `tcp_cwnd_restart` in `net/ipv4/tcp_output.c`), or begins with it at
+//! once (`Restart::Request`).
 
 use rustc_hash::FxHashMap;
 
-use super::spec::{Path, TcpSpec, PACKET_BYTES};
+use super::spec::{Path, Restart, TcpSpec, PACKET_BYTES};
 use crate::request::Nanos;
 
 /// A connection from one host to another.
@@ -70,6 +71,10 @@ impl Connection {
             // Everything is acknowledged: the window grows by what was sent.
             self.window += self.sent;
             self.sent = 0.0;
+        }
+        if spec.restart == Restart::Request {
+            (self.window, self.sent) = (initial_window(spec).min(self.window), 0.0);
+            return;
         }
         let timeout = (spec.min_rto_ns + path.round_trip_ns).max(1);
         let halvings = (silent / timeout).min(64) as i32;

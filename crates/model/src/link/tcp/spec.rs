@@ -25,6 +25,18 @@ pub enum Recovery {
     NewReno,
 }
 
+/// What a connection sends its next request with when nothing of it is on the way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Restart {
+    /// Its window, halved for each timeout of silence (RFC 2861; Linux).
+    #[default]
+    Timeout,
+    /// The first window, up to the threshold that earlier losses left: the restart of RFC 5681,
+    /// 4.1, without waiting for a timeout.
+    Request,
+}
+
 /// Parameters of the connections of a site, and of its switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -38,6 +50,10 @@ pub struct TcpSpec {
     /// What connections do about losses; nothing is lost with any number of bytes.
     pub recovery: Recovery,
     pub congestion: Congestion,
+    /// How long a receiver keeps the acknowledgement of a packet, unless a second one arrives; 0:
+    /// it acknowledges each packet at once (RFC 1122, 4.2.3.2; Linux: 40 ms).
+    pub delayed_ack_ns: u64,
+    pub restart: Restart,
 }
 
 impl Default for TcpSpec {
@@ -48,6 +64,8 @@ impl Default for TcpSpec {
             port_buffer_bytes: 0,
             recovery: Recovery::default(),
             congestion: Congestion::default(),
+            delayed_ack_ns: 0,
+            restart: Restart::default(),
         }
     }
 }

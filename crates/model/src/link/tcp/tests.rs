@@ -3,10 +3,10 @@ use proptest::prelude::*;
 use super::spec::PACKET_BYTES;
 use super::*;
 
-const RATE: f64 = 125e6;
+pub(super) const RATE: f64 = 125e6;
 const ROUND_TRIP_NS: u64 = 200_000;
 
-fn path(round_trip_ns: u64, rate: f64) -> Path {
+pub(super) fn path(round_trip_ns: u64, rate: f64) -> Path {
     Path {
         from: 0,
         to: 1,
@@ -54,18 +54,18 @@ fn a_warm_connection_does_not_wait_and_a_silent_one_starts_again() {
 
 /// Synchronised reads: a client that has all parts of a block before it asks for the next.
 #[derive(Clone, Copy, Debug)]
-struct Reads {
-    spec: TcpSpec,
-    servers: u32,
+pub(super) struct Reads {
+    pub(super) spec: TcpSpec,
+    pub(super) servers: u32,
     /// From each server.
-    bytes: u64,
-    blocks: u32,
-    round_trip_ns: u64,
-    seed: u64,
+    pub(super) bytes: u64,
+    pub(super) blocks: u32,
+    pub(super) round_trip_ns: u64,
+    pub(super) seed: u64,
 }
 
 impl Reads {
-    fn new(spec: TcpSpec, servers: u32) -> Self {
+    pub(super) fn new(spec: TcpSpec, servers: u32) -> Self {
         let (blocks, round_trip_ns, seed) = (50, ROUND_TRIP_NS, 1);
         Reads { spec, servers, bytes: 256 << 10, blocks, round_trip_ns, seed }
     }
@@ -82,7 +82,7 @@ impl Reads {
     }
 
     /// Return the time in seconds and the counters.
-    fn run(&self) -> (f64, TcpCounters) {
+    pub(super) fn run(&self) -> (f64, TcpCounters) {
         let mut tcp = Tcp::new(self.spec, self.servers as usize + 1, self.seed);
         let fair_ns = (f64::from(self.servers) * self.bytes as f64 / RATE * 1e9) as Nanos;
         let mut now = 0;
@@ -274,6 +274,8 @@ proptest! {
         round_trip_us in 0u64..2_000,
         recovery in recoveries(),
         cubic in any::<bool>(),
+        delayed_ack_us in prop::sample::select(vec![0, 100, 40_000]),
+        anew in any::<bool>(),
         seed in any::<u64>(),
     ) {
         let congestion = if cubic { Congestion::Cubic } else { Congestion::Reno };
@@ -283,6 +285,8 @@ proptest! {
             port_buffer_bytes: kib << 10,
             recovery,
             congestion,
+            delayed_ack_ns: delayed_ack_us * 1000,
+            restart: if anew { Restart::Request } else { Restart::Timeout },
         };
         let (blocks, round_trip_ns) = (4, round_trip_us * 1000);
         let reads = Reads { spec, servers, bytes, blocks, round_trip_ns, seed };
