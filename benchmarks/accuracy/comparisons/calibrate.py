@@ -85,6 +85,12 @@ COMPARISON = Comparison(
         "to 11 % too fast. On another set of measurements the second cost changed the median error "
         "of the checked cells from 9 to 6 %, and the largest from 20 to 16 %; the first was too "
         "small to be determined there.",
+        "The machine decides how well it can be told. Of two runs of 2026-11-28, both on a machine "
+        "that seemed idle, the first had a median error of 3.2 % (null model: 6.0 %) and a largest "
+        "one of 22 %. In this one, hours later, the same cells took from 5 % less to 35 % more "
+        "time. Between the two, warm cells of XRootD became warm: they had read every byte "
+        "from the server's drive, and the fit took its time for the network's. The analysis of a "
+        "TTree over XRootD was predicted 22 % too slow in the first run.",
         "In runs before 2026-11-27 the simulation read ahead as kernels before 6.16 do: the "
         "analysis's file in 126 requests of the disk, Linux 6.18 in 179 ([large "
         "folios](models.md#page-cache-modelsrcpagecache)).",
