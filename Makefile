@@ -37,7 +37,7 @@ CPUS := $(shell nproc)
 COMPUTE := -n $(shell echo $$(($(CPUS) < 4 ? $(CPUS) : 4))) --dist worksteal
 WAIT := -n $(shell echo $$(($(CPUS) < 4 ? 2 * $(CPUS) : 8))) --dist loadfile --no-loadscope-reorder
 OWN := tests/system tests/e2e
-QUIET := -n 6 --dist loadgroup --no-loadscope-reorder
+QUIET := -n 5 --dist loadgroup --no-loadscope-reorder
 # Files with tests of a mark: collecting all takes each process seconds.
 marked = $(shell grep -rlE --include='*.py' 'mark\.$(1)\b' $(OWN))
 

@@ -213,7 +213,7 @@ def test_what_a_killed_run_wrote_to_a_store_of_somebody_else_is_undone(tmp_path:
     def jobs_write() -> bool:
         """Whether an object is there that is not the one that tries writing."""
         entries = [each for each in (tmp_path / "journal").rglob("*") if each.is_file()]
-        return any(b"clear_url" in each.read_bytes() for each in entries) and bool(written())
+        return any(b"/jobs-" in each.read_bytes() for each in entries) and bool(written())
 
     with subprocess.Popen([*gateway, str(root)], env=environment) as server:
         try:

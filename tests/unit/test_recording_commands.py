@@ -122,7 +122,7 @@ def files(place: Path) -> dict[Path, bytes]:
             2,
             "--link 2 x 0 GbE: too slow a link; at least 1 kB/s",
         ),
-        ("profile simulate p.toml --results mine", 2, "removed again: p.study.toml"),
+        ("profile simulate p.toml --results mine", 2, "mine is a file, not a folder"),
         ('why --for "1 s" -- touch ran', 2, "--for 1 s: goes with --pid"),
         ('why --pid 1 --for "0 s"', 2, "--for 0 s: must be at least 100 ms"),
         ("why --pid 1 --for soon", 2, "--for soon: not a quantity"),

@@ -248,16 +248,17 @@ def test_a_metrics_file_that_cannot_be_written_is_an_error(
 ) -> None:
     """A timer that runs `watch --once` for node_exporter sees that the file is old."""
     file = tmp_path / "watch.prom"
-    file.write_text("# of before\n")
+    watch(pid=[str(sleeper.pid)], interval="0.2 s", once=True, textfile=file)
+    before = file.read_text()
     with no_byte_more(), pytest.raises(HeadraceError) as failed:
         watch(pid=[str(sleeper.pid)], interval="0.2 s", once=True, textfile=file)
     assert failed.value.exit_code == 6
     assert failed.value.message.startswith(f"metrics file {file}: File too large")
     assert "tried again" not in capsys.readouterr().err
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["# of before\n"]
+    assert [path.read_text() for path in tmp_path.iterdir()] == [before]
     # As soon as there is room, it is written, and nothing is wrong.
     watch(pid=[str(sleeper.pid)], interval="0.2 s", once=True, textfile=file)
-    assert "headrace_watch" in file.read_text()
+    assert "headrace_watch" in file.read_text() != before
 
 
 def test_a_watch_that_cannot_record_more_is_not_to_be_resumed(

@@ -78,7 +78,7 @@ def try_writing(
     """Write and remove a small file. Raises HeadraceError with the client's message."""
     file_url = f"{url}/.headrace-{os.urandom(4).hex()}"
     with _undone("clear_url", file_url, node, context, environment):
-        _run(["--try", file_url], node, context, environment, _TRY_PATIENCE_S)
+        _run(["--try", file_url], node, context, environment, _TRY_PATIENCE_S, about=url)
 
 
 @contextmanager
@@ -110,7 +110,9 @@ def _run(
     environment: Mapping[str, str],
     timeout_s: float,
     stop: Callable[[], bool] | None = None,
+    about: str | None = None,
 ) -> str:
+    """`about`: the URL that an error names; None: the first of the words."""
     argv = own_module("headrace.targets.upload", *words)
     command = node.command(argv) if node is not None else argv
     try:
@@ -125,7 +127,7 @@ def _run(
     except InterruptedRunError:
         raise
     except HeadraceError as error:
-        url = next(word for word in words if "://" in word)
+        url = about or next(word for word in words if "://" in word)
         # Keep only the client's message, which follows the command line.
         raise HeadraceError(
             f"{url}: {error.message.partition(' failed: ')[2] or error.message}"
