@@ -13,6 +13,9 @@ from typing_extensions import override
 from headrace.protocols import UrlProtocol
 from headrace.protocols.storage import RemoteStorage
 
+_NOT_FOUND = 3011
+"""Error of the protocol for a path that does not exist (kXR_NotFound)."""
+
 
 class XrootdProtocol(UrlProtocol):
     """URLs `root://HOST:PORT//PATH`, which fsspec-xrootd reads."""
@@ -60,9 +63,9 @@ def _remove_tree(names: Any, path: str) -> None:
 
     flags: Any = names_of_flags
     status, listed = names.dirlist(path, flags.DirListFlags.STAT)
-    if not status.ok:
+    if not status.ok and status.errno == _NOT_FOUND:
         return  # gone meanwhile
-    for each in listed:
+    for each in _done((status, listed), path):
         inside = f"{path}/{each.name}"
         if each.statinfo.flags & flags.StatInfoFlags.IS_DIR:
             _remove_tree(names, inside)

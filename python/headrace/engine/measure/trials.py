@@ -230,6 +230,7 @@ class _TrialRun:
     def _prepare_cache(self, layout: DatasetLayout) -> None:
         prepared, cache = self.prepared, self._run.cache
         if cache == "cold":
+            prepared.target.drop_caches(prepared.context)
             prepared.servers.drop_caches()
         if cache in _CACHE_PHASES:
             prepared.run.observer.phase(_CACHE_PHASES[cache])
@@ -237,10 +238,6 @@ class _TrialRun:
         resident = [
             agent.prepare_cache(cache, files, own) for agent, files in self._cached_by(layout)
         ]
-        if cache == "cold":
-            # After the files were opened to drop their pages: GlusterFS's client keeps the content
-            # of a small file that is opened.
-            prepared.target.drop_caches(prepared.context)
         if cache == "warm":
             self._warm_servers(layout)
         known = [size for size in resident if size is not None]
