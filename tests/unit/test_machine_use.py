@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from operator import sub
 from pathlib import Path
 
@@ -183,6 +184,23 @@ def test_nothing_is_foreign_where_every_process_is_known() -> None:
     for _ in range(5):
         use = watched(own, span_s=0.2)
         assert use.foreign_s <= 0.02 * use.capacity_s, use
+
+
+@pytest.mark.slow
+def test_nothing_is_foreign_where_a_watch_waited_for_a_cpu(tmp_path: Path) -> None:
+    """A snapshot whose processes were read half a second after its counters.
+
+    It is made of two real ones: a machine on which all CPUs are busy does the same.
+    """
+    with programs(tmp_path, HOG, SPIN, len(CPUS)) as pids:
+        own = Own(jobs=frozenset({1, *psutil.pids(), *pids} - {os.getpid()}))
+        counted = snapshot(CPUS)
+        time.sleep(SPAN_S)
+        read = snapshot(CPUS)
+        before = replace(counted, processes=read.processes, scanned=read.scanned)
+        time.sleep(SPAN_S)
+        use = use_between(before, snapshot(CPUS), CPUS, own)
+    assert use.foreign_s <= 0.02 * use.capacity_s, use
 
 
 def test_time_of_some_cpus_alone() -> None:

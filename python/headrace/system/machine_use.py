@@ -52,7 +52,10 @@ class Snapshot:
     time_s: float
     """Monotonic clock."""
     times: CpuTimes
+    """Before the processes were read."""
     processes: Mapping[Key, ProcessUse]
+    scanned: CpuTimes
+    """Once they had been read: on a busy machine that is up to a second later."""
     pressure_us: int | None
     """Time in which some task waited for a CPU (PSI); None when the kernel does not count it."""
     throttled_s: float
@@ -149,12 +152,15 @@ class Own:
 
 def snapshot(cpus: Iterable[int]) -> Snapshot:
     """Read the counters of these CPUs and all visible processes: about 20 us per process."""
-    with CounterFile("/proc/stat", 1 << 20) as file:
-        times = parse_times(file.read(), frozenset(cpus))
+    counted = frozenset(cpus)
     pressure_us = None
-    with contextlib.suppress(OSError), CounterFile("/proc/pressure/cpu", 256) as file:
-        pressure_us = pressure_totals_us(file.read())[0]
-    return Snapshot(time.monotonic(), times, read_processes(), pressure_us, throttled_s())
+    with CounterFile("/proc/stat", 1 << 20) as file:
+        times, time_s = parse_times(file.read(), counted), time.monotonic()
+        with contextlib.suppress(OSError), CounterFile("/proc/pressure/cpu", 256) as pressure:
+            pressure_us = pressure_totals_us(pressure.read())[0]
+        processes = read_processes()
+        scanned = parse_times(file.read(), counted)
+    return Snapshot(time_s, times, processes, scanned, pressure_us, throttled_s())
 
 
 def parse_times(text: bytes, cpus: frozenset[int]) -> CpuTimes:
@@ -213,9 +219,12 @@ def use_between(before: Snapshot, after: Snapshot, cpus: frozenset[int], own: Ow
     sums = _told_apart(before, after, cpus, own)
     kernel_s = sums.kernel_s + after.times.interrupts_s - before.times.interrupts_s
     seen_s = sum(each.cpu_s for each in sums.foreign)
-    unseen_s = busy_s - sums.own_s - kernel_s - seen_s
-    # Unattributed time: ended orphans, and processes outside a container. Below the bounds it is
-    # tick rounding and processes that ended just now.
+    # Unattributed time: ended orphans, and processes outside a container. It is what the CPUs did
+    # between the two scans, for which every process was read on both sides: a scan that had to wait
+    # for a CPU would otherwise turn what others did meanwhile into foreign use. Below the bounds it
+    # is tick rounding and processes that ended just now.
+    between_s = after.times.busy_s - before.scanned.busy_s
+    unseen_s = between_s - sums.own_s - kernel_s - seen_s
     if unseen_s <= max(_UNSEEN_S, _UNSEEN_SHARE * count * window_s):
         unseen_s = 0.0
     # Processes may also have run on other CPUs. In a short window `busy_s` misses use between clock
