@@ -28,6 +28,7 @@ from headrace.drives.learning.flash_alike import as_good
 from headrace.drives.learning.flash_fit import best_fit
 from headrace.drives.learning.flash_layouts import FlashLayout
 from headrace.drives.learning.flash_model import FlashFit, missed, table_of
+from headrace.drives.learning.flash_starts import reads_ahead
 from learnt_drives import Spec, assert_predicts, learnt, silent, slowed, value
 
 SSD_LOADS = (
@@ -120,6 +121,34 @@ def test_channels_that_limit_reads_are_found() -> None:
     assert best.layout.channels == 2
     assert best.error < 0.03
     assert math.exp(best.logs[3]) == pytest.approx(10e6, rel=0.05)
+
+
+def reading_ahead(ahead_bytes: int, page_units: int = 4) -> Spec:
+    """60 µs of a single read are of flash and channel, and 18 µs of controller and link."""
+    any_ssd = modelled_device(entry("drives", "corsair-f40").table)
+    layout = FlashLayout(dies=16, channels=8, page_units=page_units, ahead_bytes=ahead_bytes)
+    return table_of(any_ssd, layout, np.log([10.0, 200e3, 50.0, 400e6, 1.5e9]))
+
+
+@pytest.mark.parametrize(
+    ("ahead_bytes", "page_units"), [(0, 1), (0, 4), (0, 16), (64 << 10, 4), (1 << 20, 16)]
+)
+def test_read_ahead_is_told_from_pages(ahead_bytes: int, page_units: int) -> None:
+    """Small reads in order are fast in the rest of a page, too."""
+    device = modelled_device(reading_ahead(ahead_bytes, page_units), seed=1, script_seed=1)
+    loads = (ScriptLoad(8, 1), ScriptLoad(8, 1, sequential=True))
+    measured = {load: run_load(device, load, limit_s=0.5) for load in loads}
+    assert reads_ahead(measured) == (ahead_bytes > 0)
+
+
+@pytest.mark.heavy  # 12 s of CPU time
+def test_an_ssd_that_reads_ahead_is_learnt_and_predicted() -> None:
+    table = reading_ahead(512 << 10)
+    found = learnt(table, seconds=57)
+    assert cast("Spec", found.table)["controller"]["read_ahead_bytes"] > 0
+    assert value(found, "flash.read_us") == pytest.approx(50, rel=0.05)
+    ordered = (ScriptLoad(8, 1, sequential=True), ScriptLoad(64, 1, sequential=True))
+    assert_predicts(found, table, (*SSD_LOADS, *ordered))
 
 
 @pytest.mark.heavy  # 40 s of CPU time

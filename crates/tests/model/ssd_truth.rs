@@ -41,6 +41,64 @@ fn a_single_read_takes_the_sum_of_its_parts() {
     close(result.read.latency_ns_p50 as f64 / 1e3, expected_us, 0.01);
 }
 
+/// Over PCIe: 10 us in the controller, 40 us of flash and 4 us over the channel for 4 KiB.
+fn over_pcie(read_ahead_bytes: u64) -> DriveSpec {
+    let text = format!(
+        r#"{{"kind": "ssd", "name": "ssd", "capacity_bytes": 4294967296, "link_bytes_per_s": 4e9,
+        "link_duplex": true, "write_buffer_bytes": 16777216,
+        "controller": {{"read_overhead_us": 9, "write_overhead_us": 9, "read_iops_max": 1e6,
+        "write_iops_max": 1e6, "read_ahead_bytes": {read_ahead_bytes}}},
+        "flash": {{"channels": 8, "dies_per_channel": 4, "page_bytes": 16384, "pages_per_block": 256,
+        "read_us": 40, "program_us": 400, "erase_us": 3800, "channel_bytes_per_s": 1e9}}{FILLED}}}"#
+    );
+    DriveSpec::from_json(&text).unwrap()
+}
+
+#[test]
+fn reads_in_order_do_not_wait_for_flash_that_was_read_ahead() {
+    let p50_us = |rw, bytes, ahead| {
+        let result = run(&over_pcie(ahead), &load(rw, bytes, 1, 1.0)).unwrap();
+        result.read.latency_ns_p50 as f64 / 1e3
+    };
+    for bytes in [512, 4096] {
+        let over_link = bytes as f64 / 4e3;
+        close(p50_us(Rw::Read, bytes, 256 << 10), 10.0 + over_link, 0.01);
+        close(p50_us(Rw::RandRead, bytes, 256 << 10), p50_us(Rw::RandRead, bytes, 0), 0.001);
+    }
+    // Without it, four reads of 4 KiB have one page of 16 KiB, and each waits for its channel.
+    close(p50_us(Rw::Read, 4096, 0), 10.0 + 4.1 + 1.0, 0.02);
+    // A read of 64 KiB waits for the link alone.
+    close(p50_us(Rw::Read, 64 << 10, 256 << 10), 10.0 + 65536.0 / 4e3, 0.01);
+    assert!(p50_us(Rw::Read, 64 << 10, 0) > 50.0);
+}
+
+/// What was read ahead is old once it is written; and there is nothing to read behind the end.
+#[test]
+fn writes_forget_what_was_read_ahead() {
+    let DriveSpec::Ssd(spec) = over_pcie(64 << 10) else { panic!("an SSD") };
+    let mut ssd = Ssd::new(&spec).unwrap();
+    let mut now = 0;
+    let mut took = |op, sector| {
+        now += 10_000_000;
+        ssd.submit(now, Request { tag: 0, op, sector, sectors: 8, fua: false });
+        let mut out = Vec::new();
+        ssd.wake_ahead(now, Nanos::MAX, &mut out);
+        (out[0].time - now) as f64 / 1e3
+    };
+    let sequence: Vec<f64> = (0..6).map(|number| took(Op::Read, 8 * number)).collect();
+    close(sequence[0], 10.0 + 40.0 + 4.1 + 1.0, 0.01);
+    for &later in &sequence[3..] {
+        close(later, 11.0, 0.01);
+    }
+    took(Op::Write, 8 * 8);
+    took(Op::Flush, 0);
+    assert!(took(Op::Read, 8 * 6) > 12.0);
+    let end = (4 << 30) / 512;
+    for back in (1..6).rev() {
+        took(Op::Read, end - 8 * back);
+    }
+}
+
 #[test]
 fn depth_is_bounded_by_controller_dies_and_link() {
     let random = run(&drive(FILLED), &load(Rw::RandRead, 4096, 64, 5.0)).unwrap();

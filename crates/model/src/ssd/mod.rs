@@ -10,6 +10,7 @@ pub mod amplification;
 pub mod dies;
 pub mod log_blocks;
 pub mod page_map;
+mod read_ahead;
 mod slc;
 pub mod spec;
 mod table;
@@ -25,6 +26,7 @@ use activity::Activity;
 use dies::{CleaningShare, Dies};
 use log_blocks::LogBlocks;
 use page_map::{Cleaned, PageMap};
+use read_ahead::ReadAhead;
 use slc::SlcCache;
 use spec::{
     GarbageCollection, InitialState, MappingSpec, SsdPowerSpec, SsdSpec, SATA_READ_BYTES,
@@ -120,6 +122,8 @@ pub struct Ssd {
     cleaning: CleaningShare,
     cleaning_programs: u64,
     slc: Option<SlcCache>,
+    /// None if the controller does not read ahead.
+    ahead: Option<ReadAhead>,
     /// When the drive is done with everything that it has accepted.
     busy_until: Nanos,
     done: Completions,
@@ -178,6 +182,8 @@ impl Ssd {
             cleaning: CleaningShare::default(),
             cleaning_programs: 0,
             busy_until: 0,
+            ahead: (spec.controller.read_ahead_bytes > 0)
+                .then(|| ReadAhead::new(spec.controller.read_ahead_bytes.div_ceil(unit_bytes))),
             slc: SlcCache::of(spec, dies.count() as f64 * page_units as f64),
             dies,
             done: Completions::new(),
@@ -252,6 +258,26 @@ impl Ssd {
         let (first, end) = self.units_of(request);
         let bytes = u64::from(request.sectors) * SECTOR_BYTES;
         let unit_bytes = self.unit_bytes.min(bytes);
+        let there = match self.ahead.take() {
+            None => self.fetch(first, end, ready, unit_bytes),
+            Some(mut ahead) => {
+                let range = (request.sector, u64::from(request.sectors));
+                let whole_end = (range.0 + range.1) >> self.unit_shift;
+                let units = self.capacity_sectors >> self.unit_shift;
+                let fetch = |first, end| self.fetch(first, end, ready, unit_bytes);
+                let there = ahead.read(range, (first, end), whole_end, units, fetch);
+                self.ahead = Some(ahead);
+                there
+            }
+        };
+        self.link_clock[0] = self.link_clock[0].max(ready) + self.link_read_command_ns;
+        self.over_link(0, ready, there, bytes, unit_bytes)
+    }
+
+    /// Read units from the flash, and return when the last of them is in the controller.
+    /// `unit_bytes`: of each that cross the channel.
+    #[inline]
+    fn fetch(&mut self, first: u64, end: u64, ready: Nanos, unit_bytes: u64) -> Nanos {
         let over_channel = (unit_bytes as f64 * self.channel_ns_per_byte) as Nanos;
         let mut there = ready;
         let (mut last_page, mut last_read) = (None, ready);
@@ -269,12 +295,12 @@ impl Ssd {
             *channel = (*channel).max(ready) + over_channel;
             there = there.max((*channel).max(last_read + over_channel));
         }
-        self.link_clock[0] = self.link_clock[0].max(ready) + self.link_read_command_ns;
-        self.over_link(0, ready, there, bytes, unit_bytes)
+        there
     }
 
     fn write(&mut self, ready: Nanos, request: &Request) -> Nanos {
         let (first, end) = self.units_of(request);
+        self.ahead.iter_mut().for_each(|ahead| ahead.forget(first, end));
         let request_end = request.sector + u64::from(request.sectors);
         let here = if request.op == Op::WriteZeroes {
             ready
@@ -434,6 +460,7 @@ impl Ssd {
     fn discard(&mut self, request: &Request) {
         let range = (request.sector, u64::from(request.sectors));
         let Some((first, end)) = self.units_discarded(range) else { return };
+        self.ahead.iter_mut().for_each(|ahead| ahead.forget(first, end));
         match &mut self.translation {
             Translation::Page(map) => {
                 let before = map.mapped_units();

@@ -79,6 +79,10 @@ pub struct ControllerSpec {
     /// Commands per second that the controller can process, one at a time.
     pub read_iops_max: f64,
     pub write_iops_max: f64,
+    /// What the controller reads from the flash ahead of reads in order, into its memory; 0: it
+    /// does not read ahead.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub read_ahead_bytes: u64,
 }
 
 /// The flash chips.
@@ -178,6 +182,9 @@ pub struct SsdPowerSpec {
     pub write_w: f64,
 }
 
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
+}
 fn one() -> u32 {
     1
 }
@@ -240,6 +247,7 @@ impl SsdSpec {
         within("controller.write_overhead_us", c.write_overhead_us, 0.0, 1e6)?;
         within("controller.read_iops_max", c.read_iops_max, 0.001, 5e8)?;
         within("controller.write_iops_max", c.write_iops_max, 0.001, 5e8)?;
+        within_int("controller.read_ahead_bytes", c.read_ahead_bytes, 0, 1 << 30)?;
         self.check_flash()?;
         within("spare_ratio", self.spare_ratio, 0.001, 20.0)?;
         let die_page = u64::from(self.flash.planes) * u64::from(self.flash.page_bytes);

@@ -19,6 +19,7 @@ from headrace.drives.learning.flash_model import (
     missed,
     table_of,
 )
+from headrace.drives.learning.flash_starts import reads_ahead
 from headrace.drives.learning.flash_writes import (
     SETTLED_S,
     Filled,
@@ -53,8 +54,11 @@ AGAIN = 2
 """Times that loads are measured again at most."""
 MOST_S = 15.0
 """For one load: more tells no more."""
+PAGE_LOADS = [ScriptLoad(4 * UNIT, depth) for depth in (2, 8)]
+"""They tell the size of a page where reads in order are read ahead, and do not show it."""
 DOUBTFUL = 0.05
 """Error of the model above which what follows from it is doubtful."""
+AHEAD_NAME = "controller.read_ahead_bytes"
 FROM_ALL = "all loads, and the model"
 WRITES_UNKNOWN = (
     ("write_buffer_bytes, flash.program_us", "nothing was written: ten reads of the flash"),
@@ -134,6 +138,8 @@ def _read(
                 measured[load] = result
 
     measure(loads, READS_SHARE)
+    if reads_ahead(measured):
+        measure(PAGE_LOADS, AGAIN_SHARE)
     best = best_fit(device, measured, say)
     for _ in range(AGAIN):
         if best.error <= WELL_MET:
@@ -167,11 +173,15 @@ def _report(learnt: LearntDrive, measured: Measured, alike: Alike) -> None:
 def _report_layout(learnt: LearntDrive, alike: Alike) -> None:
     """Add the whole numbers, or say which others meet the loads as well."""
     layout, page_bytes = alike.best.layout, UNIT * 512
+    page_from = FROM_ALL if layout.ahead_bytes else "reads in order"
     for key, name, number, factor, unit, how in (
         ("dies", "dies", layout.dies, 1, "", FROM_ALL),
         ("channels", "flash.channels", layout.channels, 1, "", FROM_ALL),
-        ("page", "page", layout.page_units, page_bytes, "B", "reads in order"),
+        ("page", "page", layout.page_units, page_bytes, "B", page_from),
+        ("ahead", AHEAD_NAME, layout.ahead_bytes, 1, "B", "reads in order"),
     ):
+        if not number:  # no read-ahead
+            continue
         if key in alike.numbers:
             also = " or ".join(str(each * factor) for each in alike.numbers[key])
             why = f"with {also} the model meets the loads as well as with {number * factor}"

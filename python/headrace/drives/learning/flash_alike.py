@@ -114,12 +114,16 @@ def _end(
 ) -> tuple[float, list[FlashFit]]:
     """Return how far a value can be moved in a direction, and the fits on the way there."""
     index, direction = towards
-    least, greatest = (float(each[index]) for each in bounds(device, measured))
+    low, high = bounds(device, measured)
+    least, greatest = float(low[index]), float(high[index])
     fits: list[FlashFit] = []
     last, last_moved = best, 0.0
     for move in MOVES:
         at = min(max(float(best.logs[index]) + direction * move, least), greatest)
-        starts = [_moved(last.logs, index, at, other) for other in (None, *OTHERS[index])]
+        starts = [
+            np.clip(_moved(last.logs, index, at, other), low, high)
+            for other in (None, *OTHERS[index])
+        ]
         start = min(starts, key=lambda each: _error(device, best.layout, each, measured))
         found = fit_layout(device, best.layout, start, measured, MOVED_EVALUATIONS, fixed=index)
         if found.error > most:

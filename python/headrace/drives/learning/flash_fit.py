@@ -27,7 +27,7 @@ from headrace.drives.learning.flash_model import (
     error_of,
     misfits,
 )
-from headrace.drives.learning.flash_starts import REGISTER, bounds, starts_of
+from headrace.drives.learning.flash_starts import REGISTER, bounds, reads_ahead, starts_of
 from headrace.drives.learning.loads import ScriptLoad
 
 ROUNDS = 4
@@ -39,6 +39,10 @@ COMPARED = 24
 STARTS_OF_A_LAYOUT = 2
 CLOSE = 8
 """Of them, fits that are fitted with more."""
+PAGE_BEHIND = 4
+"""Units of a page where reads ahead hide it: a fit begins with them."""
+AHEAD = 1 << 20
+"""Bytes read ahead with which a fit begins."""
 STEP = 0.02
 """Of a logarithm, for the derivatives."""
 
@@ -106,9 +110,7 @@ def best_fit(
     """
     say("the model is run with all layouts")
     layouts = [
-        each
-        for each in _layouts(_page_units(measured))
-        if about is None or about / 4 <= each.dies <= about * 4
+        each for each in _layouts(measured) if about is None or about / 4 <= each.dies <= about * 4
     ]
     chosen = _compared(device, measured, layouts)
     say("the model is fitted with the best layouts")
@@ -127,9 +129,11 @@ def best_fit(
     return fit_layout(device, best.layout, best.logs, measured, 30)
 
 
-def _layouts(page_units: int) -> list[FlashLayout]:
+def _layouts(measured: Measured) -> list[FlashLayout]:
+    ahead = reads_ahead(measured)
+    page_units = PAGE_BEHIND if ahead else _page_units(measured)
     return [
-        FlashLayout(channels * deep, channels, page_units)
+        FlashLayout(channels * deep, channels, page_units, AHEAD if ahead else 0)
         for channels in CHANNELS
         for deep in DIES_PER_CHANNEL
         if channels * deep <= MOST_DIES

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 DIES = (1, 2, 4, 8, 16, 32, 64, 128)
 CHANNELS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
 DIES_PER_CHANNEL = (1, 2, 3, 4, 6, 8, 12, 16)
 PAGE_UNITS = (1, 2, 4, 8, 16)
+AHEAD_BYTES = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
+"""What a controller that reads ahead may read."""
 
 
 @dataclass(frozen=True)
@@ -18,23 +20,27 @@ class FlashLayout:
     dies: int
     channels: int
     page_units: int
+    ahead_bytes: int = 0
+    """What the controller reads ahead of reads in order."""
 
 
 def neighbours(layout: FlashLayout) -> list[FlashLayout]:
-    """Return layouts with one step more or less of channels, dies of a channel, or units of a page,
-    and those with other channels and as many dies, or about as many."""
+    """Return layouts with one step more or less of channels, dies of a channel, units of a page, or
+    bytes read ahead, and those with other channels and as many dies, or about as many."""
     found: list[FlashLayout] = []
     deep = layout.dies // layout.channels
     for channels in _beside(CHANNELS, layout.channels):
-        found.append(FlashLayout(channels * deep, channels, layout.page_units))
+        found.append(replace(layout, dies=channels * deep, channels=channels))
         about = max(round(layout.dies / channels), 1)
-        found.append(FlashLayout(channels * about, channels, layout.page_units))
+        found.append(replace(layout, dies=channels * about, channels=channels))
     for channels in _beside(_divisors(layout.dies), layout.channels):
-        found.append(FlashLayout(layout.dies, channels, layout.page_units))
+        found.append(replace(layout, channels=channels))
     for each in _beside(DIES_PER_CHANNEL, deep):
-        found.append(FlashLayout(each * layout.channels, layout.channels, layout.page_units))
+        found.append(replace(layout, dies=each * layout.channels))
     for units in _beside(PAGE_UNITS, layout.page_units):
-        found.append(FlashLayout(layout.dies, layout.channels, units))
+        found.append(replace(layout, page_units=units))
+    for ahead in _beside(AHEAD_BYTES, layout.ahead_bytes) if layout.ahead_bytes else ():
+        found.append(replace(layout, ahead_bytes=ahead))
     return list(dict.fromkeys(found))
 
 
@@ -50,32 +56,45 @@ def _beside(steps: tuple[int, ...], value: int) -> list[int]:
 
 
 def alternatives(layout: FlashLayout) -> dict[str, list[list[tuple[int, list[FlashLayout]]]]]:
-    """Return rows of layouts with another number of dies, channels, or units of a page, the nearest
-    number first: smaller ones and larger ones.
+    """Return rows of layouts with another number of dies, channels, units of a page, or bytes read
+    ahead, the nearest number first: smaller ones and larger ones.
 
     Other dies are in as many channels, or in others: four dies in two channels meet what five dies
     in five do, where no load depends on the channels.
     """
-    dies, channels, page = layout.dies, layout.channels, layout.page_units
+    dies, channels = layout.dies, layout.channels
     deeper = [each * channels for each in DIES_PER_CHANNEL]
     divided = sorted({each * deep for each in CHANNELS for deep in DIES_PER_CHANNEL})
     return {
         "dies": [
-            *_outwards(dies, [(each, [FlashLayout(each, channels, page)]) for each in deeper]),
+            *_outwards(dies, [(each, [replace(layout, dies=each)]) for each in deeper]),
             *_outwards(
                 dies,
                 [
-                    (each, [FlashLayout(each, split, page) for split in _splits(each, channels)])
+                    (
+                        each,
+                        [
+                            replace(layout, dies=each, channels=split)
+                            for split in _splits(each, channels)
+                        ],
+                    )
                     for each in divided
                 ],
             ),
         ],
         "channels": _outwards(
-            channels, [(each, [FlashLayout(dies, each, page)]) for each in _divisors(dies)]
+            channels, [(each, [replace(layout, channels=each)]) for each in _divisors(dies)]
         ),
         "page": _outwards(
-            page, [(each, [FlashLayout(dies, channels, each)]) for each in PAGE_UNITS]
+            layout.page_units,
+            [(each, [replace(layout, page_units=each)]) for each in PAGE_UNITS],
         ),
+        "ahead": _outwards(
+            layout.ahead_bytes,
+            [(each, [replace(layout, ahead_bytes=each)]) for each in AHEAD_BYTES],
+        )
+        if layout.ahead_bytes
+        else [],
     }
 
 

@@ -51,6 +51,7 @@ Measured = dict[ScriptLoad, LoadResult]
 def table_of(device: LearntDevice, layout: FlashLayout, logs: Values) -> Table:
     """Return the table of an SSD with these values."""
     overhead_us, iops, read_us, channel_rate, link_rate = (float(each) for each in np.exp(logs))
+    ahead = {"read_ahead_bytes": layout.ahead_bytes} if layout.ahead_bytes else {}
     return {
         "kind": "ssd",
         "name": "learnt",
@@ -63,6 +64,7 @@ def table_of(device: LearntDevice, layout: FlashLayout, logs: Values) -> Table:
             "write_overhead_us": overhead_us,
             "read_iops_max": iops,
             "write_iops_max": iops,
+            **ahead,
         },
         "flash": {
             "channels": layout.channels,

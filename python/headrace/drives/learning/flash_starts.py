@@ -7,6 +7,7 @@ The model's resources overlap, so that most of them show only where they are the
 
 - a single read of 4 KiB takes the command, overhead, flash, channel and link, one after the other;
 - one that the die's register serves takes all of them but the flash;
+- one whose data the controller has read ahead takes the command, overhead and link;
 - the greatest rate is that of the link, of all channels, or of what the dies read;
 - the greatest number of reads per second is that of the controller, or of one of the others.
 """
@@ -27,6 +28,11 @@ REGISTER = 0.93
 """Quick reads in order, divided by the median of random ones, below which registers serve them."""
 FLASH_SHARES = (0.45, 0.7, 0.9)
 """Of a single read, where no register tells what is of the flash."""
+AHEAD_SHARES = (0.5, 0.75, 0.95)
+"""Of what a single read takes longer than one whose data were read ahead, for the flash."""
+AHEAD_LATE = 0.2
+"""What the slowest reads in order take longer than the quick ones, divided by what random ones do,
+below which none of them waits for the flash."""
 SLACK = 0.4
 """Of the time in which a link or a channel that is no limit carries a unit at the greatest rate."""
 LEAST = 0.02
@@ -42,6 +48,15 @@ def bounds(device: LearntDevice, measured: Measured) -> tuple[Values, Values]:
     low = np.log([0.02 * one_us, 100.0, 0.02 * one_us, 1e6, 1e6])
     high = np.log([1.1 * one_us, 2e7, 1.1 * one_us, 1e11, fastest])
     return low, high
+
+
+def reads_ahead(measured: Measured) -> bool:
+    """Return whether the controller reads ahead: of small reads in order not even those that begin
+    a page wait for the flash. (A page of 64 KiB would show in each 16th of them.)"""
+    slow_s = measured[ScriptLoad(UNIT, 1)].p50_s
+    ordered = measured[ScriptLoad(UNIT, 1, sequential=True)]
+    late_s = AHEAD_LATE * (slow_s - ordered.p10_s)
+    return ordered.p10_s < REGISTER * slow_s and ordered.tail_s < ordered.p10_s + late_s
 
 
 def greatest_rate(measured: Measured) -> float:
@@ -85,6 +100,8 @@ def _flash_times(measured: Measured, layout: FlashLayout, iops: float) -> list[f
     """Return what the flash may take of a single read, in seconds."""
     one_s = measured[ScriptLoad(UNIT, 1)].p50_s
     hit_s = measured[ScriptLoad(UNIT, 1, sequential=True)].p10_s
+    if layout.ahead_bytes:  # a hit spares the flash and its channel
+        return [share * max(one_s - hit_s, LEAST * one_s) for share in AHEAD_SHARES]
     if layout.page_units > 1 and hit_s < REGISTER * one_s:
         return [min(max(one_s - hit_s, LEAST * one_s), (1 - 2 * LEAST) * one_s)]
     times_s = [share * one_s for share in FLASH_SHARES]
