@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,25 @@ def test_another_filesystem_behind_the_same_name_is_warned_of(tmp_path: Path) ->
     for place in b.trials["location"]:
         place["filesystem"] = "xfs"
     assert [found.name for found in compare(a, b).environment] == ["location.filesystem"]
+
+
+def test_settings_in_which_two_studies_differ_are_named(tmp_path: Path) -> None:
+    """Only "the studies are not the same" was said: of simulations nothing else tells them."""
+    study = 'headrace = 1\ntitle = "%s"\n[target.disk]\nfilesystem = "%s"\n[run]\ncache = "%s"\n'
+    made = [
+        read(
+            write_results(
+                tmp_path / name, plan_of(CELLS, 2), Truth(), study_text=study % (name, kind, cache)
+            )
+        )
+        for name, kind, cache in (("a", "xfs", "cold"), ("b", "ext4", "warm"))
+    ]
+    header = replace(made[1].header, study_hash="another")
+    told = compare(made[0], replace(made[1], header=header)).warnings
+    assert any(
+        "run.cache (cold and warm), target.disk.filesystem (xfs and ext4)" in each for each in told
+    ), told
+    assert not any("title" in each for each in told)
 
 
 def test_hedges_g_of_a_published_example() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.analysis.environment import values_by_name
+from headrace.analysis.environment import study_differences, values_by_name
 from headrace.analysis.find import FindOptions
 from headrace.analysis.findings import Comparison, Difference, EnvironmentDifference, Estimate
 from headrace.analysis.jointly import joint_confidence
@@ -24,18 +24,21 @@ from headrace.analysis.metrics import (
 )
 from headrace.analysis.ratio import ratio_of_means, ratio_of_pairs
 from headrace.analysis.read import Records
+from headrace.analysis.scatter import ALONE, POOLED, half_widths, spreads_by_cell
 from headrace.errors import IncomparableError, RefusedError
 from headrace.metrics import less_is_better, metric_of
 from headrace.metrics.headline import candidates
-from headrace.special_functions import gammaln, nctdtrinc, stdtrit
+from headrace.special_functions import gammaln, nctdtrinc
 
 JOB_RATE, EFFICIENCY = "jobs_per_s", "efficiency"
 FEWEST_PAIRS = 3
 """With two pairs, the interval of their differences is wider than that of independent trials even
 where they scatter a third as much."""
 NAMED_AT_MOST = 3
-"""The largest number of environment differences that a warning names; with more it gives their
-number."""
+"""The largest number of environment differences, and of settings, that a warning names; with more
+it gives their number."""
+LONGEST_SETTING = 40
+"""Letters of a setting in a warning."""
 ENVIRONMENTS_BELOW = "; see the end of the comparison"
 """End of the warning that environments differ."""
 
@@ -133,7 +136,7 @@ def _warnings(a: _Cells, b: _Cells, environment: list[EnvironmentDifference]) ->
         *(f"B: {text}" for text in b.records.warnings),
     ]
     if a.records.header.study_hash != b.records.header.study_hash:
-        warnings.append("the studies are not the same; only cells of the same names are compared")
+        warnings.append(on_studies(a.records, b.records))
     if a.numbers_of_jobs and b.numbers_of_jobs and a.numbers_of_jobs != b.numbers_of_jobs:
         warnings.append(
             "windows with different numbers of jobs are compared: A has "
@@ -154,6 +157,25 @@ def _warnings(a: _Cells, b: _Cells, environment: list[EnvironmentDifference]) ->
         said = names if len(environment) <= NAMED_AT_MOST else f"{len(environment)} fields"
         warnings.append(f"the environments differ in {said}{ENVIRONMENTS_BELOW}")
     return warnings
+
+
+def on_studies(a: Records, b: Records) -> str:
+    """Return the warning that two studies differ, with the settings in which they do."""
+    told = [
+        f"{each.name.removeprefix('study.')} ({_stated(each.a)} and {_stated(each.b)})"
+        for each in study_differences(a.study, b.study)
+    ]
+    more = len(told) - NAMED_AT_MOST
+    named = ", ".join(told[:NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
+    return (
+        f"the studies are not the same{': they differ in ' if named else ''}{named}; only cells of"
+        " the same names are compared"
+    )
+
+
+def _stated(values: Sequence[str]) -> str:
+    text = " ".join(values) or "not set"
+    return text if len(text) <= LONGEST_SETTING else f"{text[: LONGEST_SETTING - 1]}…"
 
 
 def comparable_rows(records: Records) -> Any:
@@ -210,6 +232,8 @@ class _Cells:
     provenance: list[str]
     of_metric: dict[str, str]
     """Provenance of metrics where it differs from that of the trials."""
+    spreads: dict[str, dict[str, float]]
+    """Scatter of the repeats of each cell's storage, by cell and metric (`pooled_spreads`)."""
 
     @classmethod
     def of(cls, records: Records, options: FindOptions) -> _Cells:
@@ -220,7 +244,9 @@ class _Cells:
         metrics = trial_metrics(rows, options.price)
         provenance = sorted(set(rows["provenance"]))
         of_metric = metric_provenance(rows, options.price)
-        return cls(records, rows, metrics, cells_of(rows), provenance, of_metric)
+        cells = cells_of(rows)
+        spreads = spreads_by_cell(rows, metrics, cells)
+        return cls(records, rows, metrics, cells, provenance, of_metric, spreads)
 
     @property
     def numbers_of_jobs(self) -> str:
@@ -243,7 +269,11 @@ class _Cells:
 
     def side(self, metric: str, cell: str) -> _Side:
         found = _side(self.rows, self.metrics, metric, self.cells[cell])
-        return replace(found, provenance=self.of_metric.get(metric, ""))
+        return replace(
+            found,
+            provenance=self.of_metric.get(metric, ""),
+            spread=self.spreads[cell].get(metric, math.nan),
+        )
 
 
 def _pairs(cell: str, a: _Cells, b: _Cells, wanted: str | None) -> list[_Pair]:
@@ -282,6 +312,13 @@ class _Side:
     """Seeds of simulated trials; empty for others."""
     provenance: str = ""
     """Provenance of the values; empty: that of the trials."""
+    spread: float = math.nan
+    """Relative scatter of the repeats of the whole storage; NaN where its cells have none."""
+
+    def mean(self, confidence: float, highest: float) -> Estimate:
+        """Return the mean as the report has it."""
+        found = mean_of(self.values, self.trials, confidence, highest, self.spread)
+        return replace(found, provenance=self.provenance)
 
 
 @dataclass(frozen=True)
@@ -352,8 +389,8 @@ def _difference(pair: _Pair, confidence: float, joint: float) -> Difference:
         levels=levels if slots is None else {**levels, "slots": slots},
         slots=slots,
         metric=pair.metric,
-        a=replace(mean_of(a.values, a.trials, confidence, highest), provenance=a.provenance),
-        b=replace(mean_of(b.values, b.trials, confidence, highest), provenance=b.provenance),
+        a=a.mean(confidence, highest),
+        b=b.mean(confidence, highest),
         ratio=ratio,
         effect_size=hedges_g(a.values, b.values, trials, confidence),
         p_value=p_value,
@@ -363,17 +400,21 @@ def _difference(pair: _Pair, confidence: float, joint: float) -> Difference:
 
 
 def mean_of(
-    values: np.ndarray, ids: tuple[str, ...], confidence: float, highest: float = math.inf
+    values: np.ndarray,
+    ids: tuple[str, ...],
+    confidence: float,
+    highest: float = math.inf,
+    spread: float = math.nan,
 ) -> Estimate:
     """Return the mean of some trials' values, with its t interval for two or more, cut at 0 and at
-    the largest possible value as in the report."""
+    the largest possible value as in the report. `spread`: that of `pooled_spreads`."""
     mean = float(values.mean())
     if len(values) < 2:
         return Estimate(mean, None, None, len(values), "one trial", ids)
-    quantile = float(stdtrit(len(values) - 1, 0.5 + confidence / 2))
-    half = quantile * float(values.std(ddof=1)) / math.sqrt(len(values))
+    half = float(half_widths(len(values), mean, float(values.std(ddof=1)), spread, confidence))
     high = max(mean, min(highest, mean + half))
-    return Estimate(mean, max(0.0, mean - half), high, len(values), "mean, t interval", ids)
+    method = ALONE if math.isnan(spread) else POOLED
+    return Estimate(mean, max(0.0, mean - half), high, len(values), method, ids)
 
 
 def hedges_g(a: np.ndarray, b: np.ndarray, ids: tuple[str, ...], confidence: float) -> Estimate:

@@ -1,9 +1,13 @@
-"""Environments of trials: flattened, what they share, and what differs between two result sets."""
+"""Environments of trials and settings of studies: flattened, what they share, and what differs
+between two result sets."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from headrace.analysis.findings import EnvironmentDifference
 
 IGNORED = frozenset(
     {
@@ -55,3 +59,33 @@ def values_by_name(
             if value not in seen:
                 seen.append(value)
     return found
+
+
+NO_SETTINGS = ("title", "about", "headrace")
+"""Fields of a study that change nothing."""
+
+
+def study_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[EnvironmentDifference]:
+    """Return the settings of two study files that differ, by dotted name from `study`."""
+    if not (a and b):
+        # Each setting of the other would look changed.
+        if not (a or b):
+            return []
+        states = [("readable",) if each else ("cannot be read",) for each in (a, b)]
+        return [EnvironmentDifference("study.toml", *states)]
+    texts = [
+        {
+            name: value if isinstance(value, str) else json.dumps(value, default=str)
+            for name, value in flat(
+                {name: value for name, value in each.items() if name not in NO_SETTINGS}
+            ).items()
+        }
+        for each in (a, b)
+    ]
+    return [
+        EnvironmentDifference(
+            f"study.{name}", *(tuple(each[name] for _ in (0,) if name in each) for each in texts)
+        )
+        for name in sorted({*texts[0], *texts[1]})
+        if texts[0].get(name) != texts[1].get(name)
+    ]

@@ -36,7 +36,7 @@ from headrace.analysis.metrics import (
 from headrace.analysis.naming import Kinds, with_names
 from headrace.analysis.nodes import nodes_of_cells
 from headrace.analysis.points import Left, PointOptions, make_points
-from headrace.analysis.prices import storage_prices
+from headrace.analysis.prices import drives_of_one_price, storage_prices
 from headrace.analysis.ranking import best_first
 from headrace.analysis.ranking import p_values as ranking_p
 from headrace.analysis.read import Records
@@ -323,6 +323,7 @@ def _all_warnings(
         *records.warnings,
         *_warnings(records, trials),
         *_of_metric(options.metric, headlines.metric),
+        *drives_of_one_price(trials, options.price),
         *_of_stopping(trials, options),
     )
 

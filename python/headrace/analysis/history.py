@@ -6,8 +6,7 @@ between the two: settings of the study, the site, versions, kernel, location of 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +17,7 @@ from headrace.analysis.compare import (
     environment_differences,
     mean_of,
 )
-from headrace.analysis.environment import flat
+from headrace.analysis.environment import study_differences
 from headrace.analysis.find import FindOptions
 from headrace.analysis.findings import Difference, EnvironmentDifference, Estimate
 from headrace.analysis.gate import Gate, GateVerdict, gate
@@ -28,11 +27,9 @@ from headrace.analysis.metrics import (
     trial_metrics,
 )
 from headrace.analysis.read import Records
+from headrace.analysis.scatter import spreads_by_cell
 from headrace.errors import HeadraceError
 from headrace.metrics import metric_of
-
-_NO_SETTINGS = ("title", "about", "headrace")
-"""Fields of a study that change nothing."""
 
 
 @dataclass(frozen=True)
@@ -129,39 +126,12 @@ def _judged(
 ) -> HistoryRun:
     if before is None:
         return HistoryRun(now, (), None)
-    changes = (*_study_differences(before, now), *environment_differences(before, now))
+    changes = (*study_differences(before.study, now.study), *environment_differences(before, now))
     try:
         found = gate(before, now, metric=metric, tolerance=tolerance)
     except HeadraceError as error:
         return HistoryRun(now, changes, None, error.message)
     return HistoryRun(now, changes, found)
-
-
-def _study_differences(a: Records, b: Records) -> list[EnvironmentDifference]:
-    if not (a.study and b.study):
-        # Each setting of the other would look changed.
-        if not (a.study or b.study):
-            return []
-        states = [("readable",) if each.study else ("cannot be read",) for each in (a, b)]
-        return [EnvironmentDifference("study.toml", *states)]
-    texts = [
-        {
-            name: value if isinstance(value, str) else json.dumps(value, default=str)
-            for name, value in flat(_settings(each.study)).items()
-        }
-        for each in (a, b)
-    ]
-    return [
-        EnvironmentDifference(
-            f"study.{name}", *(tuple(each[name] for _ in (0,) if name in each) for each in texts)
-        )
-        for name in sorted({*texts[0], *texts[1]})
-        if texts[0].get(name) != texts[1].get(name)
-    ]
-
-
-def _settings(study: Mapping[str, Any]) -> dict[str, object]:
-    return {name: value for name, value in study.items() if name not in _NO_SETTINGS}
 
 
 def _values(
@@ -176,7 +146,9 @@ def _values(
         return []
     values: Any = trial_metrics(rows, options.price)
     found: list[tuple[str, str, Estimate]] = []
-    for cell, at in cells_of(rows).items():
+    cells = cells_of(rows)
+    spreads = spreads_by_cell(rows, values, cells)
+    for cell, at in cells.items():
         mine = values.iloc[at]
         main = headline_metric(None, mine)
         metrics.update(dict.fromkeys([main, *secondary_metrics(main, mine)] if main else []))
@@ -190,5 +162,6 @@ def _values(
         if keep.any():
             trials = tuple(rows["id"].iloc[at[keep]])
             highest = metric_of(name).highest
-            found.append((name, cell, mean_of(numbers[keep], trials, options.confidence, highest)))
+            value = mean_of(numbers[keep], trials, options.confidence, highest, spreads[cell][name])
+            found.append((name, cell, value))
     return found

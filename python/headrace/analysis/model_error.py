@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 
-from headrace.analysis.compare import cells_of, mean_of
+from headrace.analysis.compare import cells_of, mean_of, on_studies
 from headrace.analysis.findings import Estimate
 from headrace.analysis.metrics import valid_trials
 from headrace.analysis.read import Records
+from headrace.analysis.scatter import spreads_by_cell
 from headrace.analysis.trial_row import TrialRow
 from headrace.errors import RefusedError
 
@@ -79,12 +82,16 @@ def model_errors(a: Records, b: Records) -> ModelErrors:
     real, simulated = found[False], found[True]
     rows_real, rows_simulated = valid_trials(real), valid_trials(simulated)
     cells_real, cells_simulated = cells_of(rows_real), cells_of(rows_simulated)
-    cells: list[CellError] = []
-    for name in cells_real:
-        if name in cells_simulated:
-            cells.append(
-                _cell(rows_real.iloc[cells_real[name]], rows_simulated.iloc[cells_simulated[name]])
-            )
+    spreads = _spreads(rows_real, cells_real), _spreads(rows_simulated, cells_simulated)
+    cells = [
+        _cell(
+            rows_real.iloc[cells_real[name]],
+            rows_simulated.iloc[cells_simulated[name]],
+            (spreads[0][name], spreads[1][name]),
+        )
+        for name in cells_real
+        if name in cells_simulated
+    ]
     if not cells:
         raise RefusedError(
             f"{real.root} and {simulated.root} have no cell in common: "
@@ -93,7 +100,7 @@ def model_errors(a: Records, b: Records) -> ModelErrors:
         )
     warnings: list[str] = []
     if real.header.study_hash != simulated.header.study_hash:
-        warnings.append("the studies are not the same; only cells of the same names are compared")
+        warnings.append(on_studies(real, simulated))
     left_out = sum(1 for valid in real.trials["valid"] if not valid)
     if left_out:
         trials = "1 measured trial" if left_out == 1 else f"{left_out} measured trials"
@@ -119,15 +126,22 @@ def _is_simulated(records: Records) -> bool | None:
     return kinds.pop() if len(kinds) == 1 else None
 
 
-def _cell(real: Any, simulated: Any) -> CellError:
+def _spreads(rows: Any, cells: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Return the scatter of the times of each cell's storage between repeats (`pooled_spreads`)."""
+    times = pd.DataFrame({"time_s": _times_s(rows)})
+    return {cell: each["time_s"] for cell, each in spreads_by_cell(rows, times, cells).items()}
+
+
+def _cell(real: Any, simulated: Any, spreads: tuple[float, float]) -> CellError:
+    """Return the error of a cell. `spreads`: of the real and of the simulated times."""
     first = cast("TrialRow", real.head(1).to_dict("records")[0])
     real_s, simulated_s = _times_s(real), _times_s(simulated)
     work, simulated_work = _work(real), _work(simulated)
     # Jobs of a set time: scale the virtual time to the work that the real jobs did.
     scale = work / simulated_work if work and simulated_work else 1.0
     simulated_s = simulated_s * scale
-    measured = mean_of(real_s, tuple(real["id"]), CONFIDENCE)
-    modelled = mean_of(simulated_s, tuple(simulated["id"]), CONFIDENCE)
+    measured = mean_of(real_s, tuple(real["id"]), CONFIDENCE, spread=spreads[0])
+    modelled = mean_of(simulated_s, tuple(simulated["id"]), CONFIDENCE, spread=spreads[1])
     low, high = measured.low, measured.high
     return CellError(
         target=first["target"],

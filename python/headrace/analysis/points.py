@@ -12,10 +12,11 @@ import pandas as pd
 from headrace.analysis.findings import Estimate, Point
 from headrace.analysis.limit import DeviceLoad, limit_of
 from headrace.analysis.metrics import LEDGER, ledger_shares
+from headrace.analysis.scatter import ALONE, POOLED, half_widths, pooled_spreads
 from headrace.analysis.trial_row import TrialRow
 from headrace.metrics import metric_of
 from headrace.plan.intervals import Statistic, interval
-from headrace.special_functions import ndtri, stdtrit
+from headrace.special_functions import ndtri
 
 
 class PointOptions(NamedTuple):
@@ -160,12 +161,12 @@ def _estimates(
     counts, means, deviations = (
         each.to_numpy().T for each in (grouped.count(), grouped.mean(), grouped.std())
     )
-    for name, count, mean, deviation in zip(
-        metrics.columns, counts, means, deviations, strict=True
+    spreads = pooled_spreads(trials, metrics, number).T
+    for name, count, mean, deviation, spread in zip(
+        metrics.columns, counts, means, deviations, spreads, strict=True
     ):
         values: np.ndarray = metrics[name].to_numpy()
-        quantile = stdtrit(np.maximum(count - 1, 1), 0.5 + options.confidence / 2)
-        half = quantile * deviation / np.sqrt(np.maximum(count, 1))
+        half = half_widths(count, mean, deviation, spread, options.confidence)
         provenance = options.provenance.get(name, "")
         for index in np.flatnonzero(count > 0):
             rows = groups[index]
@@ -192,7 +193,7 @@ def _estimates(
                     max(0.0, value - float(half[index])),
                     max(value, min(most, value + float(half[index]))),
                 )
-                method = "mean, t interval"
+                method = ALONE if np.isnan(spread[index]) else POOLED
             common = _common_uncertainty(uncertainties, name, rows) if name in uncertain else 0.0
             if common > 0:
                 bounds = _widened(value, bounds, common, options.confidence)

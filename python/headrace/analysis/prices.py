@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from headrace.analysis.findings import Curve, Estimate, Point, StoragePrice
 from headrace.analysis.ranking import peak
@@ -59,6 +60,25 @@ def storage_prices(
         if known is not None:
             found.append(_priced(curve, best, known, inventory))
     return tuple(found)
+
+
+def drives_of_one_price(trials: Any, stated: Mapping[str, Price]) -> list[str]:
+    """Return a warning for each target whose one stated price is used for drives of several
+    kinds or numbers."""
+    found: dict[str, dict[str, None]] = {}
+    for target, inventory in (
+        zip(trials["target"], trials["inventory"], strict=True) if len(trials) else ()
+    ):
+        drives = [item for item in inventory or () if item.part == "drive" and item.name]
+        if target in stated and drives:
+            text = " + ".join(f"{item.count} × {item.name}" for item in drives)
+            found.setdefault(target, {})[text] = None
+    return [
+        f"[report.price.{target}] is one price, and {target} has several kinds or numbers of drives"
+        f" ({', '.join(drives)}): each counts with this price"
+        for target, drives in found.items()
+        if len(drives) > 1
+    ]
 
 
 def _busiest(curve: Curve) -> Point | None:

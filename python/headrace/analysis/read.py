@@ -71,9 +71,9 @@ class Records:
     """None when it cannot be read; `warnings` says why."""
     trials: pd.DataFrame = field(repr=False)
     """One row per trial, in plan order: the fields of trial.json (`levels`, `run`, `location`,
-    `results` as dicts, `reasons` and `warnings` as (code, text) pairs, `environment` as an index
-    into `environments`), `device_…` totals, `sums` over its jobs, and `metrics`
-    (`headrace.metrics`) by name."""
+    `results`, `target_options`, `workload_options` as dicts, `reasons` and `warnings` as (code,
+    text) pairs, `environment` as an index into `environments`), `device_…` totals, `sums` over its
+    jobs, and `metrics` (`headrace.metrics`) by name."""
     environments: tuple[JsonObject, ...] = field(repr=False)
     """Every distinct environment."""
     warnings: tuple[str, ...]
@@ -321,8 +321,10 @@ def _row(record: TrialRecord, shared: _Shared) -> dict[str, object]:
         "interference": record.interference,
         "target": record.target.name,
         "target_kind": record.target.kind,
+        "target_options": shared.value(record.target.options),
         "workload": record.workload.name,
         "workload_kind": record.workload.kind,
+        "workload_options": shared.value(record.workload.options),
         "loads_storage": record.workload.loads_storage,
         "slots": record.slots,
         "nodes": record.nodes,

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from headrace.analysis.read import Records
+from headrace.analysis.scatter import shares_of_variance, storage_of
 from headrace.decision.cells import (
     CandidateCell,
     cells_of,
@@ -23,12 +24,10 @@ from headrace.decision.costs import PERFORMANCE, Activity, Costs, copies_written
 from headrace.decision.meters import MeteredBy, note_on_meters
 from headrace.decision.offers import Offers
 from headrace.decision.randomness import (
-    POOLED_WEIGHT,
     Draws,
     Randomness,
     Spread,
     spreads_of,
-    storage_of,
 )
 from headrace.errors import RefusedError, UsageError
 from headrace.metrics import less_is_better, metric_of
@@ -218,10 +217,8 @@ def _mix(workloads: Sequence[str], shares: Mapping[str, float] | None) -> dict[s
 
 def _measured_first(cells: Sequence[CandidateCell]) -> tuple[list[CandidateCell], tuple[str, ...]]:
     """Return the cells without simulated ones that were measured too."""
-    real = {cell.configuration for cell in cells if cell.provenance != "simulated"}
-    kept = [
-        cell for cell in cells if cell.provenance != "simulated" or cell.configuration not in real
-    ]
+    real = {cell.stated for cell in cells if cell.provenance != "simulated"}
+    kept = [cell for cell in cells if cell.provenance != "simulated" or cell.stated not in real]
     dropped = len(cells) - len(kept)
     note = f"{dropped} simulated configurations were measured too: the measurement counts"
     return kept, (note,) if dropped else ()
@@ -230,10 +227,10 @@ def _measured_first(cells: Sequence[CandidateCell]) -> tuple[list[CandidateCell]
 def _compared_error(cells: Sequence[CandidateCell]) -> float | None:
     """Return the root mean square of the logarithmic error of simulated times, over cells that were
     measured too; None without any."""
-    simulated = {cell.configuration: cell for cell in cells if cell.provenance == "simulated"}
+    simulated = {cell.stated: cell for cell in cells if cell.provenance == "simulated"}
     errors: list[float] = []
     for cell in cells:
-        other = simulated.get(cell.configuration)
+        other = simulated.get(cell.stated)
         if cell.provenance == "simulated" or other is None:
             continue
         for workload, (_, rows) in cell.rows.items():
@@ -372,8 +369,9 @@ def _drawn(
     if n == 1:
         common, power = (_scattered(each, scale, random) for each in (alone.rate, alone.power))
     elif shared is not None:
-        own = math.sqrt((n - 1) / (n - 1 + POOLED_WEIGHT))
-        added = scale * math.sqrt(POOLED_WEIGHT / (n - 1 + POOLED_WEIGHT) / n)
+        of_own, of_shared = shares_of_variance(n)
+        own = math.sqrt(of_own)
+        added = scale * math.sqrt(of_shared / n)
         common, power = (_scattered(each, added, random) for each in (shared.rate, shared.power))
     found: dict[str, Draws] = {}
     for name, values in evidence.values.items():

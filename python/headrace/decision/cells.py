@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from headrace.analysis.metrics import valid_trials
 from headrace.analysis.read import Records
-from headrace.study.level_words import level_words
+from headrace.decision.choices import CHOICES, FACTS, levels_of, told_apart, words_of
 
 
 @dataclass
@@ -23,6 +23,8 @@ class CandidateCell:
     nodes: int
     provenance: str
     target_kind: str
+    stated: str
+    """What `stated_of` returns for its trials: the same for a measurement and its simulation."""
     rows: dict[str, Any] = field(default_factory=dict[str, Any])
     """Workload -> (results folder, rows of its valid trials)."""
     left_out: dict[str, int] = field(default_factory=dict[str, int])
@@ -33,29 +35,27 @@ class CandidateCell:
 def cells_of(sets: Sequence[Records]) -> list[CandidateCell]:
     """Return a cell for each configuration and provenance, also without a valid trial.
 
-    Configurations that folders name alike and that have other parts are told apart by their folder.
+    Configurations are told apart by every setting that differs (`choices.told_apart`), and those
+    that folders name alike and that have other parts by their folder.
     """
-    folder_of = _Folders(sets)
-    found: dict[tuple[str, str, str], CandidateCell] = {}
+    sets = configured(sets)
+    found: dict[tuple[str, str], CandidateCell] = {}
     trials: dict[str, Path] = {}
     for records in sets:
         for row in _rows(records.trials):
             name, provenance = configuration_of(row), str(row["provenance"])
-            folder = folder_of(row, records.root)
             cell = found.setdefault(
-                (name, provenance, folder),
+                (name, provenance),
                 CandidateCell(
-                    f"{name} {folder}".rstrip(), row["target"],
-                    {**_levels(row), **({"results": folder} if folder else {})},
-                    int(row["slots"]), _node_count(row), provenance, str(row["target_kind"]),
+                    name, row["target"], _levels(row), int(row["slots"]), _node_count(row),
+                    provenance, str(row["target_kind"]), stated_of(row),
                 ),
             )  # fmt: skip
             if not row["valid"]:
                 workload = str(row["workload"])
                 cell.left_out[workload] = cell.left_out.get(workload, 0) + 1
         for row in _rows(valid_trials(records)):
-            folder = folder_of(row, records.root)
-            cell = found[configuration_of(row), str(row["provenance"]), folder]
+            cell = found[configuration_of(row), str(row["provenance"])]
             # The same trial of another folder is no further evidence: a copy of the folder, or the
             # same simulation with the same seed.
             one = _trial_of(row) if len(sets) > 1 else ""
@@ -64,6 +64,29 @@ def cells_of(sets: Sequence[Records]) -> list[CandidateCell]:
                 continue
             cell.rows.setdefault(row["workload"], (records.root, []))[1].append(row)
     return list(found.values())
+
+
+def configured(sets: Sequence[Records]) -> list[Records]:
+    """Return the result sets with the columns by which `configuration_of` tells their trials apart.
+
+    To be called with all sets of a decision at once. Sets that have the columns stay as they are.
+    """
+    if all(CHOICES in each.trials for each in sets if len(each.trials)):
+        return list(sets)
+    made = told_apart(sets)
+    folder_of = _Folders(made)
+    found: list[Records] = []
+    for records in made:
+        choices = [
+            {**row[CHOICES], **({"results": folder} if folder else {})}
+            for row in _rows(records.trials)
+            for folder in (folder_of(row, records.root),)
+        ]
+        frame = records.trials
+        found.append(
+            replace(records, trials=frame.assign(**{CHOICES: choices})) if choices else records
+        )
+    return found
 
 
 class _Folders:
@@ -131,17 +154,24 @@ def without_trial(
 
 
 def configuration_of(row: Mapping[str, Any]) -> str:
-    """Return a text that is equal for trials of one configuration: rows of `Records.trials`."""
-    return repr((row["target"], sorted(_levels(row).items()), row["slots"], _node_count(row)))
+    """Return a text that is equal for trials of one configuration: rows of `Records.trials`, with
+    the columns of `configured`."""
+    return _configuration(row, _levels(row))
+
+
+def stated_of(row: Mapping[str, Any]) -> str:
+    """Return the same without what only the machine has, which a simulation does not know."""
+    return _configuration(row, row[CHOICES] if CHOICES in row else levels_of(row))
+
+
+def _configuration(row: Mapping[str, Any], levels: Mapping[str, Any]) -> str:
+    # As texts: levels may be tables.
+    named = sorted((name, repr(level)) for name, level in levels.items())
+    return repr((row["target"], named, row["slots"], _node_count(row)))
 
 
 def _levels(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: level
-        for name, level in dict(row["levels"]).items()
-        if name.removeprefix("run.") not in ("target", "workload", "slots", "nodes")
-        and level is not None
-    }
+    return {**row[FACTS], **row[CHOICES]} if CHOICES in row else levels_of(row)
 
 
 def _rows(frame: Any) -> list[dict[str, Any]]:
@@ -168,9 +198,7 @@ def differing(cells: Sequence[CandidateCell]) -> list[str]:
 def key_of(cell: CandidateCell, names: Sequence[str]) -> str:
     """Return the name of a cell for people, with these of its factors."""
     parts = [cell.target]
-    parts += [
-        level_words(n, cell.levels[n], cell.target_kind, "") for n in names if n in cell.levels
-    ]
+    parts += [words_of(n, cell.levels[n], cell.target_kind) for n in names if n in cell.levels]
     parts.append(f"{cell.slots} slot{'s' if cell.slots != 1 else ''}")
     if cell.nodes > 1:
         parts.append(f"{cell.nodes} nodes")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headrace.analysis.scatter import relative_spread, storage_of
 from headrace.decision.cells import CandidateCell, rate_name
 from headrace.records.inventory import Inventory
 
@@ -31,17 +32,6 @@ storage. An assumption: in the reproduction of *proof-ssd*, curves over slots ar
 storages are."""
 
 
-POOLED_WEIGHT = 2
-"""Weight, in degrees of freedom, of the scatter of all configurations of a storage in the variance
-of each.
-
-Three repeats may lie close together by chance, above all where a run is now and then slower than
-all others. As in Smyth, Statistical Applications in Genetics and Molecular Biology 3 (2004) 3, a
-variance is drawn towards the mean of all; the t distribution stays that of the own repeats. In ten
-simulated studies (docs/decide.md), 85 % of the intervals of rates contained the true value without
-this, and 95 % with it."""
-
-
 @dataclass(frozen=True)
 class Spread:
     """Relative standard deviations between repeats of several configurations."""
@@ -61,11 +51,6 @@ class Spreads:
     storage, workload."""
     notes: tuple[str, ...] = ()
     """What is assumed."""
-
-
-def storage_of(target: str, inventory: Inventory) -> str:
-    """Return the name of a storage, the same for all its settings and slots."""
-    return repr((target, [(item.name, item.count) for item in inventory]))
 
 
 def spreads_of(cells: Sequence[CandidateCell]) -> Spreads:
@@ -102,14 +87,10 @@ _Rows = Sequence[Mapping[str, Any]]
 def _pooled_spread(cells: Sequence[_Rows], name: str = "") -> float | None:
     """Return the relative standard deviation of a metric between repeats, over all cells; of the
     rate if none is named. None when no cell has repeats."""
-    squares, freedom = 0.0, 0
-    for rows in cells:
-        values = [row["metrics"].get(name or rate_name(row["metrics"]), math.nan) for row in rows]
-        logs = np.log([value for value in values if value > 0])
-        if len(logs) > 1:
-            squares += float(((logs - logs.mean()) ** 2).sum())
-            freedom += len(logs) - 1
-    return math.sqrt(squares / freedom) if freedom else None
+    return relative_spread(
+        [row["metrics"].get(name or rate_name(row["metrics"]), math.nan) for row in rows]
+        for rows in cells
+    )
 
 
 class Randomness:

@@ -54,6 +54,7 @@ def decide(
     from headrace.analysis.read import read
     from headrace.decision.answer import answer as make_answer
     from headrace.decision.answer import objectives_of
+    from headrace.decision.cells import configured
     from headrace.decision.offers import priced_offers
     from headrace.decision.sensitivity import DecisionInputs
     from headrace.decision.wishes import metric_quantity, parse_wishes
@@ -69,6 +70,8 @@ def decide(
         check_pdf()
     # A folder that is named twice is no further evidence.
     sets = [read(each) for each in {Path(each).resolve(): Path(each) for each in results}.values()]
+    # Before they are scaled: a simulation of more nodes does not know what was measured.
+    sets = configured(sets)
     if nodes is not None:
         sets = [scaled(each, nodes) for each in sets]
     priced = priced_offers(None if offers is None else Path(offers), sets)

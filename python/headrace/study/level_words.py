@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 from headrace import targets as target_package
 from headrace import workloads as workload_package
@@ -18,7 +19,7 @@ from headrace.site import Site
 from headrace.study.fields import find_field
 from headrace.study.model import RunOptions
 from headrace.units import QuantityField
-from headrace.validation import nested_models
+from headrace.validation import field_paths, nested_models
 
 _SECTIONS = ("run", "target", "workload", "site")
 
@@ -63,28 +64,54 @@ def target_words(name: str, kind: str, kinds: frozenset[str] = frozenset()) -> s
 
 
 @cache
-def _option(factor: str, target_kind: str, workload_kind: str) -> FieldInfo | None:
-    """Return the field that a factor varies; None when no model has it."""
+def option_of(
+    factor: str, target_kind: str, workload_kind: str
+) -> tuple[str, tuple[str, ...]] | None:
+    """Return the section and the path of the field that a factor varies; None when no model has it.
+
+    The section is `run`, `target`, `workload` or `site`.
+    """
     section, _, field = factor.partition(".")
     if section in ("target", "workload"):
         field = field.partition(".")[2]
     if section not in _SECTIONS:
         section, field = "", factor
+    for name, model in _models(target_kind, workload_kind).items():
+        paths = find_field(model, field) if model is not None and section in ("", name) else ()
+        if paths:
+            return name, paths[0]
+    return None
+
+
+def _models(target_kind: str, workload_kind: str) -> dict[str, type[BaseModel] | None]:
     target, workload = (
         target_package.kinds().get(target_kind),
         workload_package.kinds().get(workload_kind),
     )
-    models: dict[str, type[BaseModel] | None] = {
+    return {
         "run": RunOptions,
         "target": None if target is None else target.Options,
         "workload": None if workload is None else workload.Options,
         "site": Site,
     }
-    for name, model in models.items():
-        paths = find_field(model, field) if model is not None and section in ("", name) else ()
-        if model is not None and paths:
-            return _field(model, paths[0])
-    return None
+
+
+def default_of(section: str, path: str, target_kind: str, workload_kind: str) -> object:
+    """Return the default of a field as records have it; None where it has none, or is unknown."""
+    model = _models(target_kind, workload_kind).get(section)
+    names = tuple(path.split("."))
+    if model is None or names not in field_paths(model):
+        return None
+    default = _field(model, names).get_default(call_default_factory=True, validated_data={})
+    return None if default is PydanticUndefined else default
+
+
+@cache
+def _option(factor: str, target_kind: str, workload_kind: str) -> FieldInfo | None:
+    """Return the field that a factor varies; None when no model has it."""
+    found = option_of(factor, target_kind, workload_kind)
+    model = None if found is None else _models(target_kind, workload_kind)[found[0]]
+    return None if found is None or model is None else _field(model, found[1])
 
 
 def _field(model: type[BaseModel], path: tuple[str, ...]) -> FieldInfo:

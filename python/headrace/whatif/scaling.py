@@ -17,6 +17,7 @@ import msgspec
 
 from headrace.analysis.read import Records, trials_frame
 from headrace.decision.cells import configuration_of
+from headrace.decision.choices import CHOICES, FACTS
 from headrace.engine.simulate.simulator import Cores, ScenarioRefusal
 from headrace.engine.simulate.trials import PreparedTrial
 from headrace.errors import HeadraceError, UsageError
@@ -66,6 +67,9 @@ def scaled(records: Records, nodes: int) -> Records:
     found.sort(key=lambda each: int(each[0]["index"]))
     frame: Any = trials_frame([there for _, there, _ in found])
     frame["id"] = [str(row["id"]) for row, _, _ in found]
+    for name in (CHOICES, FACTS):
+        if name in records.trials:
+            frame[name] = [row[name] for row, _, _ in found]
     for place, (row, there, here) in enumerate(found):
         if here is not None:
             frame.at[place, "metrics"] = _ratios(there, here, row)
@@ -77,7 +81,7 @@ def scaled_configurations(
     sets: Sequence[Records], configurations: Collection[str], nodes: int
 ) -> list[Records]:
     """Return the valid trials of some configurations (`configuration_of`) with this number of
-    nodes; none where one of them cannot be simulated."""
+    nodes; none where one of them cannot be simulated. `sets`: those of `cells.configured`."""
     found: list[Records] = []
     for records in sets:
         rows: list[dict[str, Any]] = records.trials.to_dict("records")

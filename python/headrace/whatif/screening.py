@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.analysis.read import Records
 from headrace.decision.candidates import basis_of
-from headrace.decision.cells import configuration_of
+from headrace.decision.cells import configuration_of, configured
 from headrace.decision.choose import choose
 from headrace.decision.offers import Offers
 from headrace.decision.screening import KEPT_PROBABILITY, ScreenedTrials, Screening, screen
@@ -66,6 +66,9 @@ def screened(
     `text`: of the study file. `out`: where the smaller one will be written. `timings`: of earlier
     runs, for the expected time.
     """
+    # The cells that stay are found again by the names that configurations have beside `measured`.
+    records, *measured = configured([matrix.records, *inputs.measured])
+    matrix, inputs = replace(matrix, records=records), replace(inputs, measured=tuple(measured))
     wishes = _wishes(study, matrix.records, inputs)
     found = _screening(study, matrix, wishes, inputs)
     kept = _kept_cells(matrix, found)
