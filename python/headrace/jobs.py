@@ -136,6 +136,8 @@ class JobOutput:
 
     Wall time less the CPU time of the process. None when the workload cannot see it.
     """
+    request_repeats: int = 0
+    """Requests by URL that were sent again, because the server was busy or did not answer."""
     asynchronous: bool = False
     """True when the kernel does not report these waits (libaio): all sleep in reads counts."""
     phases: list[tuple[str, float, float]] = field(default_factory=list[tuple[str, float, float]])

@@ -23,6 +23,19 @@ def is_stream(file: Path) -> bool:
     return _descriptor(file) is not None
 
 
+def leads_nowhere(file: Path) -> str | None:
+    """Return why an output is refused that is a symbolic link to nothing; None if it is none.
+
+    To follow it would make a file in a place that nobody named and no check has seen.
+    """
+    try:
+        if not file.is_symlink() or file.exists():
+            return None
+        return f"is a link to {os.readlink(file)!r}, where nothing is"  # noqa: PTH115 - as written
+    except OSError:
+        return None  # other checks say what is wrong with the name
+
+
 @contextmanager
 def write_errors(file: Path, hint: str | None = None) -> Generator[None]:
     """Turn an error of the operating system into a message that names the file."""

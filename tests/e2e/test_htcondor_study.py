@@ -37,7 +37,8 @@ def plain(found): return found[1].replace("''", "'")
 words = [re.sub(r"'((?:[^']|'')*)'(?!')", plain, word) for word in words]
 with open(value("output"), "w") as out, open(value("error"), "w") as err:
     started = subprocess.Popen(
-        [given["executable"], *words], stdout=out, stderr=err, start_new_session=True
+        [given["executable"], *words], stdout=out, stderr=err, start_new_session=True,
+        cwd=given.get("initialdir"),
     )
 (here / f"{{job}}.pid").write_text(str(started.pid))
 if {waits}:
@@ -97,13 +98,15 @@ def test_a_study_runs_with_a_setup_whose_name_has_quotes_and_spaces(
 
 def test_one_job_that_does_not_start_is_one(workspace: Workspace, place: Path) -> None:
     use_commands(workspace, place, waits=False)
-    (place / "setup").write_text("sleep 5; exit\n")
+    (place / "setup").write_text(f"pwd > {place}/began-in; sleep 5; exit\n")
     batch = f'cores = 1\npatience = "1 s"\nsetup = "{place}/setup"'
     study = batch_study(workspace, "htcondor", place, batch)
     ended = workspace.run("cluster", "doctor", study, "--nodes", 1)
     assert ended.returncode == 3, ended.stdout + ended.stderr
     said = " ".join(ended.stdout.split())
     assert "1 of the batch jobs is not there after 1 s; htcondor says of job 1.0: running" in said
+    began_in = (place / "began-in").read_text().strip()
+    assert began_in == str(place / "shared"), "not in that of the submission"
 
 
 def test_what_a_job_said_is_told_in_spite_of_its_log_of_events(

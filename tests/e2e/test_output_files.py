@@ -65,6 +65,80 @@ def test_a_report_replaces_reports_alone(workspace: Workspace, format: str, name
     assert theirs.read_text() == "year,value\n2026,1\n" and link.is_symlink()
 
 
+def test_figures_of_a_latex_report_replace_figures_of_headrace_alone(workspace: Workspace) -> None:
+    """It replaced any `rate-0.pdf` in a folder `report-figures`, and said to have written others'
+    files there."""
+    report = ("report", "results", "--format", "latex", "--output")
+    for _ in range(2):  # its own are replaced
+        ended = workspace.run(*report, "out")
+        assert ended.returncode == 0, ended.stderr
+    figures = workspace.place / "out" / "report-figures"
+    made = {each.name for each in figures.iterdir()}
+    assert {"rate-0.pdf", "rate-0.svg", "rate-0.png"} <= made
+    (figures / "photo.png").write_text("mine")
+    assert "photo.png" not in workspace.run(*report, "out").stderr
+    shutil.copytree(figures, workspace.place / "alone" / "report-figures")
+    assert workspace.run(*report, "alone").returncode == 0, "known without the document"
+    for name in ("rate-0.pdf", "ledger-0.svg", "energy-3.png"):
+        theirs = workspace.place / f"theirs-{name}" / "report-figures" / name
+        theirs.parent.mkdir(parents=True)
+        theirs.write_text("mine")
+        ended = workspace.run(*report, f"theirs-{name}")
+        assert ended.returncode == 4 and "is no figure of Headrace" in ended.stderr, ended.stderr
+        assert theirs.read_text() == "mine" and not ended.stdout
+        assert [*theirs.parent.iterdir()] == [theirs] and [*theirs.parents[1].iterdir()] == [
+            theirs.parent
+        ]
+    (workspace.place / "file").mkdir()
+    (workspace.place / "file" / "report-figures").write_text("mine")
+    assert workspace.run(*report, "file").returncode == 4
+
+
+def test_figures_that_a_document_of_an_earlier_version_includes_are_replaced(
+    workspace: Workspace,
+) -> None:
+    report = ("report", "results", "--format", "latex", "--output", "out")
+    assert workspace.run(*report).returncode == 0
+    figures = workspace.place / "out" / "report-figures"
+    for each in figures.iterdir():
+        each.write_bytes(each.read_bytes().replace(b"Headrace", b"Matplotl"))
+    assert workspace.run(*report).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("report", "results", "--output", "{folder}"),
+        ("report", "results", "--format", "csv", "--output", "{folder}"),
+        ("decide", "results", "--html", "{link}"),
+        ("compare", "results", "results", "--html", "{link}"),
+        ("screen", "study.toml", "--out", "{link}"),
+        ("calibrate", "study.toml", "--out", "{link}"),
+        ("record", "--out", "{link}", "--", "true"),
+        ("drive", "fit", "samsung-870-evo-1tb", "study.toml", "--out", "{link}"),
+        ("drive", "complete", "study.toml", "study.toml", "--out", "{link}"),
+        ("simulate", "study.toml", "--results", "{link}"),
+        ("reproduce", "--html", "{link}"),
+        ("trace", "convert", "study.toml", "{link}"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_no_output_follows_a_link_to_nothing(workspace: Workspace, words: tuple[str, ...]) -> None:
+    """Most commands made the file to which it leads, some in a folder that nothing had checked."""
+    elsewhere = workspace.place / "elsewhere"
+    elsewhere.mkdir()
+    links = workspace.place / "links"
+    links.mkdir()
+    for name in ("report.html", "report.csv", "out.toml"):
+        (links / name).symlink_to(elsewhere / name)
+    workspace.study(STUDY)
+    given = [each.format(folder=links, link=links / "out.toml") for each in words]
+    ended = workspace.run(*given, timeout_s=120)
+    said = " ".join(ended.stderr.split())
+    assert ended.returncode in (2, 4) and "link to" in said and "nothing" in said, said
+    assert [*elsewhere.iterdir()] == [] and not ended.stdout
+
+
 @pytest.mark.parametrize(
     "command", [("decide", "results", "--html"), ("compare", "results", "results", "--html")]
 )

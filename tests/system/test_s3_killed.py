@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +38,44 @@ with Journal.open("test") as journal:
 TRY = 'try_writing("s3://bucket", None, context, environment)'
 PUT = 'put([Path("data")], "s3://bucket/set", None, context, environment, print)'
 
+SLOW = """
+import os, sys
+from headrace.protocols import filesystem_of
+
+os.environ["AWS_ENDPOINT_URL_S3"] = os.environ["STORE"]
+filesystem, path = filesystem_of("s3://bucket/set/other")
+with filesystem.open(path, "wb", block_size=6 << 20) as file, open("other", "rb") as source:
+    file.write(source.read(12 << 20))
+    print("begun", flush=True)
+    sys.stdin.readline()
+    file.write(source.read())
+"""
+STOPPED = """
+import os, sys
+from pathlib import Path
+from headrace.targets import upload
+
+os.environ["AWS_ENDPOINT_URL_S3"] = os.environ["STORE"]
+reads = 0
+
+class Source:
+    name = "data"
+    def open(self, mode):
+        return self
+    def __enter__(self):
+        return self
+    def __exit__(self, *_):
+        pass
+    def read(self, size):
+        global reads
+        reads += 1
+        if reads == 3:
+            sys.exit(143)  # as SIGTERM does
+        return bytes(size)
+
+upload.upload("s3://bucket/set", Source(), compare=False)
+"""
+
 
 @dataclass
 class Store:
@@ -56,7 +94,7 @@ class Store:
         found = [each for each in self.bucket.rglob("*") if each.is_file()]
         return [each for each in found if each.stat().st_size]
 
-    def kill_when_something_is_there(self, write: str) -> None:
+    def kill_when_something_is_there(self, write: str, besides: Sequence[Path] = ()) -> None:
         """Write until something is in the bucket, then kill the whole run."""
         program = [sys.executable, "-c", TRIES.replace("WRITE", write)]
         with subprocess.Popen(
@@ -64,7 +102,7 @@ class Store:
             stdout=subprocess.DEVNULL,
         ) as run:  # fmt: skip
             deadline_s = time.monotonic() + 60
-            while not self.files():
+            while not set(self.files()) - set(besides):
                 assert time.monotonic() < deadline_s and run.poll() is None, "nothing was written"
             os.killpg(run.pid, signal.SIGKILL)
         time.sleep(0.3)  # the gateway ends what it was told
@@ -121,3 +159,37 @@ def test_parts_of_an_upload_are_undone_and_whole_files_stay(store: Store) -> Non
     whole.write_text("{}")
     assert "s3://bucket/set" in store.undo()
     assert store.files() == [whole]
+
+
+def test_the_upload_of_another_run_to_the_same_folder_goes_on(store: Store) -> None:
+    """Undo ended every upload in the folder of the data set, also that of a run that still ran."""
+    (store.place / "data").write_bytes(os.urandom(64 << 20))
+    (store.place / "other").write_bytes(content := os.urandom(24 << 20))
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW], env=store.environment, cwd=store.place,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as other:  # fmt: skip
+        assert other.stdin is not None and other.stdout is not None
+        assert other.stdout.readline() == "begun\n"
+        theirs = store.files()
+        assert theirs, "its first part is there"
+        store.kill_when_something_is_there(PUT, besides=theirs)
+        assert len(store.files()) > len(theirs)
+        assert "s3://bucket/set" in store.undo()
+        assert store.files() == theirs
+        other.stdin.write("go on\n")
+        other.stdin.flush()
+        assert other.wait(60) == 0
+    assert (store.bucket / "set" / "other").read_bytes() == content
+    assert not [*(store.place / "journal").iterdir()]
+
+
+def test_an_upload_that_is_stopped_leaves_no_object_that_is_cut_short(store: Store) -> None:
+    """What had been sent by then became an object."""
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED], env=store.environment, cwd=store.place,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as run:  # fmt: skip
+        (store.place / "data").write_bytes(os.urandom(8 << 20))
+        assert run.wait(60) != 0
+    assert store.files() == []

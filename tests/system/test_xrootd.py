@@ -196,6 +196,33 @@ def test_a_folder_is_removed_from_every_server_behind_a_redirector(
         remove(url, location.cluster["node-0"], within, location.environment)
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_removal_that_a_data_server_refuses_says_what_and_why(
+    context: TargetContext, tmp_path: Path, which: int
+) -> None:
+    """What the other servers may remove is gone all the same, and a second try removes the rest."""
+    with prepared(context, servers=2) as (target, location, within):
+        files = files_of(tmp_path / "files", 2)
+        held = target.upload(files, "jobs/one", within, silent)
+        assert {each.server for each in held} == {"se-0", "se-1"}
+        found = [next(tmp_path.rglob(f"jobs/one/{file.name}")) for file in files]
+        kept, gone = found[which], found[1 - which]
+        subprocess.run(["chattr", "+i", str(kept)], check=True)
+        try:
+            assert location.cluster is not None
+            node, url = location.cluster["node-0"], f"{location.url}/jobs"
+            with pytest.raises(HeadraceError) as refused:
+                remove(url, node, within, location.environment)
+            said = refused.value.message
+            assert f"/jobs/one/{kept.name}: " in said and "not permitted" in said, said
+            assert kept.exists() and not gone.exists()
+        finally:
+            subprocess.run(["chattr", "-i", str(kept)], check=True)
+        remove(url, node, within, location.environment)
+        assert not kept.exists()
+        assert not [each for each in tmp_path.rglob("jobs") if each.is_dir()]
+
+
 def test_a_cache_fetches_a_file_once_and_can_be_emptied(
     context: TargetContext, tmp_path: Path
 ) -> None:

@@ -196,6 +196,19 @@ def test_job_scripts_request_what_the_study_says() -> None:
     assert condor[-1] == "Queue" and not any(line.startswith("RequestMemory") for line in condor)
 
 
+def test_a_batch_job_begins_in_the_folder_that_the_nodes_share() -> None:
+    """It began in the folder of the submission: HTCondor holds a job whose node does not see it,
+    Grid Engine puts it into an error state."""
+    condor = script("htcondor", cores=1, folder="/shared/me")
+    assert "initialdir = /shared/me" in condor
+    sge = script("sge", cores=1, folder="/shared/me")
+    assert "#$ -wd /shared/me" in sge and "#$ -cwd" not in sge
+    own = script("htcondor", cores=1, folder="/shared/me", directives=["InitialDir = /mine"])
+    assert [line for line in own if "initialdir" in line.lower()] == ["InitialDir = /mine"]
+    own = script("sge", cores=1, folder="/shared/me", directives=["-wd /mine"])
+    assert own.index("#$ -wd /mine") > own.index("#$ -wd /shared/me"), "the last one holds"
+
+
 def test_memory_of_slurm_is_not_rounded_up_to_whole_gib() -> None:
     assert "#SBATCH --mem=1536M" in script("slurm", memory="1.5 GiB")
     assert "#SBATCH --mem=1201M" in script("slurm", memory=(1200 << 20) + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,17 @@ def built(site: Path, config: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+LOADED = re.compile(
+    r"""<(?:script|img|iframe|source|video)\b[^>]*\bsrc=["']?(?:https?:)?//
+    | <link\b(?=[^>]*\brel=["']?(?:stylesheet|preload|icon|manifest|modulepreload))
+      [^>]*\bhref=["']?(?:https?:)?//
+    | url\(["']?(?:https?:)?// | @import\s+["'](?:https?:)?//
+    | class=["']?[^"'>]*\bmermaid\b""",
+    re.VERBOSE,
+)
+"""What a browser loads from another server; the theme loads Mermaid where it finds a diagram."""
+
+
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     site = tmp_path / "site"
@@ -40,6 +52,11 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     )
     pages = [page.relative_to(site).as_posix() for page in site.rglob("*.html")]
     assert {f"{page.stem}.html" for page in (ROOT / "docs").glob("*.md")} <= set(pages)
+    shown = [file for file in site.rglob("*") if file.suffix in (".html", ".css")]
+    loading = [
+        (str(file), found[0]) for file in shown if (found := LOADED.search(file.read_text()))
+    ]
+    assert loading == [], "the site works without a network"
 
 
 def test_a_dead_link_is_an_error(tmp_path: Path) -> None:

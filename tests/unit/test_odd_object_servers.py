@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import queue
+import re
 import threading
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
@@ -15,6 +19,7 @@ import pytest
 from headrace.errors import HeadraceError
 from headrace.jobs import JobInput
 from headrace.protocols import PATIENCE
+from headrace.protocols.repeats import REPEAT, REPEATED, Pauses
 from headrace.readers.counted_source import counted_source
 from headrace.readers.counts import ReadCounts
 from headrace.readers.uproot_reader import readable
@@ -22,6 +27,7 @@ from headrace.workloads.fio.streaming import Stream
 
 OBJECT = bytes(range(256)) * 256
 RECORD = 16 << 10
+BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 PAGE = b"<html>Forbidden by a proxy</html>"
 
 
@@ -31,6 +37,8 @@ class Store(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     heeds_ranges: ClassVar[bool] = True
     answers: ClassVar[str] = "whole"
+    refusals: ClassVar[list[tuple[int, str]]] = []
+    """Status and Retry-After of the first answers."""
     ended: ClassVar[threading.Event]
     requests: ClassVar[list[str]]
 
@@ -40,6 +48,10 @@ class Store(BaseHTTPRequestHandler):
             self.ended.wait()
         elif self.answers.startswith("http"):
             self._send_head(307, 0, Location=f"{self.answers}{self.path}")
+        elif self.refusals:
+            status, after = self.refusals.pop(0)
+            self._send_head(status, len(BUSY), **({"Retry-After": after} if after else {}))
+            self.wfile.write(BUSY)
         elif self.answers == "denied":
             self._send_head(403, len(PAGE))
             self.wfile.write(PAGE)
@@ -77,6 +89,7 @@ def serving() -> Generator[tuple[type[Store], str]]:
     class Own(Store):
         ended = threading.Event()
         requests: ClassVar[list[str]] = []
+        refusals: ClassVar[list[tuple[int, str]]] = []
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Own)
     thread = threading.Thread(target=server.serve_forever)
@@ -116,10 +129,10 @@ def test_a_server_that_ignores_ranges(store: type[Store], tmp_path: Path) -> Non
         streamed(tmp_path)
 
 
-def fetched(*ranges: tuple[int, int]) -> None:
+def fetched(*ranges: tuple[int, int], counts: ReadCounts | None = None) -> None:
     """Fetch ranges of an object as a reader of events does."""
     url = "s3://bucket/events.root"
-    source = counted_source(url, "pread", ReadCounts())(url)
+    source = counted_source(url, "pread", counts or ReadCounts())(url)
     source.chunk(0, 400)
     source.chunks(list(ranges), queue.Queue())
 
@@ -168,6 +181,57 @@ def test_a_refusal_without_an_error_of_s3(store: type[Store]) -> None:
     store.answers = "denied"
     with pytest.raises(HeadraceError, match=r"HTTP status 403 Forbidden"):
         fetched((0, 100))
+
+
+def test_a_busy_server_is_asked_again_after_growing_pauses(store: type[Store]) -> None:
+    """The request failed after two quick attempts of each of which s3fs made five."""
+    store.refusals[:] = [(503, "")] * 3 + [(429, ""), (500, "")]
+    before, begun_s = REPEATED.requests, time.monotonic()
+    counts = ReadCounts()
+    fetched((0, 100), counts=counts)
+    took_s = time.monotonic() - begun_s
+    assert REPEATED.requests - before == 5
+    assert took_s > 0.5 * (0.1 + 0.2 + 0.4 + 0.8 + 1.6)
+    waited_s = counts.open_s + counts.read_wait_s
+    assert waited_s > 0.5 * (0.1 + 0.2 + 0.4 + 0.8 + 1.6), "waiting for storage"
+
+
+def test_the_time_that_a_busy_server_asks_for_is_heeded(store: type[Store]) -> None:
+    store.refusals[:] = [(503, "1")]
+    begun_s = time.monotonic()
+    fetched((0, 100))
+    assert time.monotonic() - begun_s >= 1 and store.refusals == []
+
+
+@pytest.mark.parametrize(("bound", "after"), [("0", ""), ("0.3", ""), ("30", "31")])
+def test_a_server_that_stays_busy_is_given_up(
+    store: type[Store], monkeypatch: pytest.MonkeyPatch, bound: str, after: str
+) -> None:
+    monkeypatch.setenv(REPEAT, bound)
+    store.refusals[:] = [(503, after)] * 100
+    begun_s = time.monotonic()
+    said = r"cannot be read: http://\S+ is busy: HTTP status 503 \(SlowDown\) after [0-9]+ repeats"
+    with pytest.raises(HeadraceError, match=said) as error:
+        fetched((0, 100))
+    assert time.monotonic() - begun_s < 10
+    assert 100 - len(store.refusals) == 1 + int(
+        re.findall(r"([0-9]+) repeats", str(error.value))[0]
+    )
+    assert ("Retry-After" in str(error.value)) == bool(after)
+
+
+def test_pauses_grow_are_bounded_and_never_beyond_what_is_left() -> None:
+    pauses = Pauses(100)
+    made = [each for each in (pauses.next("") for _ in range(30)) if each is not None]
+    assert len(made) == pauses.made < 30 and abs(sum(made) - 100) < 1e-9
+    for number, each in enumerate(made[:-1]):
+        longest_s = min(20, 0.1 * 2**number)
+        assert longest_s / 2 <= each <= longest_s
+    soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=30)
+    asked_s = Pauses(60).next(format_datetime(soon, usegmt=True))
+    assert asked_s is not None and 28 < asked_s <= 30
+    assert Pauses(60).next("61") is None and Pauses(0).next("") is None
+    assert (Pauses(60).next("nonsense") or 1) <= 0.1
 
 
 def test_an_error_of_the_server_is_no_damage() -> None:

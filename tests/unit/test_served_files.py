@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.requests import Request
@@ -19,10 +22,12 @@ from headrace.serving.captured_pages import found_traces
 from headrace.serving.curves import WhatIfCurve
 from headrace.serving.files import listed
 from headrace.serving.folders import folders_and_left_out, named_folder, results_folders
+from headrace.serving.pace import pace_of
 from headrace.serving.runs import is_study, study_files
 from headrace.serving.what_if_pages import LastPoints, measured_points, offered
 from headrace.serving.what_if_site import offered_sites
 from headrace.serving.what_if_study import recorded_profiles
+from headrace.system.waiting import wait_until
 from synthetic_records import Truth, plan_of, write_results
 
 CELLS = [{"target": "d", "workload": "scan", "slots": 1}]
@@ -84,6 +89,86 @@ def test_a_pipe_is_no_study(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.toml")
     assert not is_study(tmp_path / "pipe.toml")
     assert [*study_files(tmp_path)] == recorded_profiles(tmp_path) == []
+
+
+def looked_at(root: Path, monkeypatch: pytest.MonkeyPatch, look: Callable[[], object]) -> list[str]:
+    """Files of trials whose state is asked for, or that are opened, by a look."""
+    found: list[str] = []
+    trials = str(root / "trials")
+
+    def noted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def noting(path: Any, *given: Any, **named: Any) -> Any:
+            if not isinstance(path, int) and os.fsdecode(path).startswith(f"{trials}/"):
+                found.append(os.fsdecode(path))
+            return call(path, *given, **named)
+
+        return noting
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", noted(os.stat))
+        patched.setattr(io, "open", noted(io.open))
+        look()
+    return found
+
+
+def test_pages_that_follow_a_run_look_at_new_records_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look, every second, asked for the state of each record: a load on the storage that is
+    measured."""
+    results = write_results(tmp_path / "r", plan_of(CELLS, 40), Truth(), series=False)
+    away = tmp_path / "away"
+    first, *_ = sorted((results / "trials").iterdir())
+    first.rename(away)
+    folders_and_left_out(tmp_path)
+
+    def look() -> None:
+        counts.append(sum(folders_and_left_out(tmp_path, anew=False)[0][0].counts.values()))
+        folder = named_folder(tmp_path, "r", anew=False)
+        pace_of(replace(folder, running=True))
+
+    counts: list[int] = []
+    (results / ".lock").write_text("1")
+    look()
+    assert looked_at(results, monkeypatch, look) == []
+    away.rename(results / "trials" / first.name)
+    new = looked_at(results, monkeypatch, look)
+    assert set(new) == {str(results / "trials" / first.name / "trial.json")}
+    assert looked_at(results, monkeypatch, look) == []
+    assert counts == [39, 39, 40, 40]
+    shutil.rmtree(results / "trials" / first.name)
+    look()
+    assert counts[-1] == 39
+
+
+def test_a_record_that_takes_the_place_of_another_is_looked_at(tmp_path: Path) -> None:
+    """As after `resume --retry-invalid`, within one look."""
+    results = write_results(tmp_path / "r", plan_of(CELLS, 3), Truth(), series=False)
+    assert named_folder(tmp_path, "r").counts == {"valid": 3}
+    first, *_ = sorted((results / "trials").iterdir())
+    making = results / ".making-1"
+    shutil.copytree(first, making)
+    (making / "trial.json").write_text("{}")
+    first.rename(tmp_path / "aside")
+    making.rename(first)
+    assert named_folder(tmp_path, "r", anew=False).counts == {"valid": 2, "failed": 1}
+
+
+def test_an_edited_record_is_seen_in_its_turn(tmp_path: Path) -> None:
+    results = write_results(tmp_path / "r", plan_of(CELLS, 30), Truth(), series=False)
+    assert named_folder(tmp_path, "r").counts == {"valid": 30}
+    *_, last = sorted((results / "trials").iterdir())
+    (last / "trial.json").write_text("{}")
+    changed = {"valid": 29, "failed": 1}
+    assert wait_until(lambda: named_folder(tmp_path, "r", anew=False).counts == changed, 30, 0.2)
+
+
+def test_a_page_that_is_loaded_shows_a_record_that_was_edited(tmp_path: Path) -> None:
+    results = write_results(tmp_path / "r", plan_of(CELLS, 3), Truth(), series=False)
+    assert named_folder(tmp_path, "r").counts == {"valid": 3}
+    first, *_ = sorted((results / "trials").iterdir())
+    (first / "trial.json").write_text("{}")
+    assert named_folder(tmp_path, "r").counts == {"valid": 2, "failed": 1}
 
 
 def test_lists_say_how_many_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

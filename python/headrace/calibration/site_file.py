@@ -14,6 +14,7 @@ import tomlkit
 from headrace.calibration.fitting import SiteFit
 from headrace.document import read_document
 from headrace.errors import RefusedError, StudyError
+from headrace.file_kinds import check_kind
 from headrace.records.place import check_file_place
 from headrace.site import OF_CODE, OF_WORKLOADS, Site, has_field
 from headrace.study.load import load_study_text
@@ -102,6 +103,7 @@ def with_site(study: Study, text: str, file: Path) -> tuple[Study, str]:
     Raises StudyError for problems of the file.
     """
     document = read_document(file)
+    check_kind(document, "site")
     problems = Problems(document)
     for name in document.values:
         if name != "site":

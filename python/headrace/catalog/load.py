@@ -16,6 +16,7 @@ from headrace.catalog.drive_problems import refused
 from headrace.catalog.write_cache import stated_cache, with_write_cache
 from headrace.document import Document, anchored_path, parse_document, read_bytes
 from headrace.errors import FileProblem, StudyError
+from headrace.file_kinds import check_kind
 from headrace.registry import nearest
 from headrace.validation import Problems
 
@@ -126,7 +127,9 @@ def _load(shelf: str, path: Path, state: tuple[int, ...] = ()) -> CatalogEntry:
         raise StudyError(
             [FileProblem(path, 0, "", "", f"the {_one(shelf)} cannot be read: {error.strerror}")]
         ) from None
-    document = _named(parse_document(raw, path))
+    document = parse_document(raw, path)
+    check_kind(document, _one(shelf))
+    document = _named(document)
     name = document.values["name"]
     if path.parent == ROOT / shelf and name != path.stem:
         raise StudyError(

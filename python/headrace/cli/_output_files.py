@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.errors import RefusedError, UsageError
-from headrace.records.place import check_file_place, check_place
+from headrace.records.place import check_file_place, check_no_dangling, check_place
 from headrace.report.own_files import is_own_page
 from headrace.whole_file import is_stream
 
@@ -34,6 +34,7 @@ def check_folder_of(file: Path, option: str) -> None:
         raise UsageError(f"{option} {shown}: {error.strerror}", hint=hint) from None
     if folder:
         raise UsageError(f"{option} {shown}: is a folder, not a file", hint=hint)
+    check_no_dangling(file, option)
 
 
 def check_output(file: Path, option: str) -> None:

@@ -9,6 +9,7 @@ from headrace.analysis.read import Records
 from headrace.catalog import entry, names
 from headrace.document import Document, read_document
 from headrace.errors import FileProblem, RefusedError, StudyError
+from headrace.file_kinds import check_kind
 from headrace.offers import DriveOffer as DriveOffer
 from headrace.offers import MachineOffer as MachineOffer
 from headrace.offers import Offer as Offer
@@ -24,6 +25,7 @@ def load_offers(file: Path) -> Offers:
 
 def offers_of(document: Document) -> Offers:
     """Return the offers of a document. Raises StudyError with every problem by line and field."""
+    check_kind(document, "offers")
     problems = Problems(document)
     offers = problems.validated((), document.values, Offers)
     if offers is None:

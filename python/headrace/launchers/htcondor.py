@@ -8,12 +8,13 @@ from typing import Any
 
 from typing_extensions import override
 
-from headrace.launchers.batch.cluster import JobState
+from headrace.launchers.batch.cluster import JobState, folder_of
 from headrace.launchers.batch.launcher import BatchLauncher, said_by
 from headrace.launchers.batch.options import BatchOptions
 
 _ATTRIBUTE = re.compile(r"([A-Za-z+][A-Za-z0-9_.]*) *= *(\S.*)")
 _OURS = ("executable", "arguments", "queue", "universe")
+_INITIAL_FOLDERS = {"initialdir", "initial_dir", "remote_initialdir"}
 _STATES = {
     "1": "idle",
     "2": "running",
@@ -63,6 +64,10 @@ class HtCondor(BatchLauncher):
         directives = {
             found[1]: found[2] for text in options.directives if (found := _ATTRIBUTE.match(text))
         }
+        if not _INITIAL_FOLDERS & {name.lower() for name in directives}:
+            # Without it, a job begins in the folder of the submission, and is held on a node that
+            # does not see it.
+            directives["initialdir"] = str(folder_of(options))
         if options.account is not None:
             directives["accounting_group"] = options.account
         if options.walltime is not None:

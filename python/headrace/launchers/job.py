@@ -24,6 +24,7 @@ from headrace.launchers import JobSpec
 from headrace.launchers.channel import Channel
 from headrace.probes.family_ledger import FamilyMeter
 from headrace.probes.ledger import LedgerMeter
+from headrace.protocols.repeats import REPEATED
 from headrace.system.children import ChildFailedError
 from headrace.system.network_namespaces import enter
 
@@ -68,7 +69,7 @@ def serve(channel: Channel) -> int:
     channel.send(("ready", offered))
     if not spec.at_once:
         channel.receive()
-    start = now()
+    start, repeats = now(), REPEATED.requests
     meter.begin()
     try:
         output = workload.run(given)
@@ -84,6 +85,7 @@ def serve(channel: Channel) -> int:
     waited_s = output.read_wait_s + (output.open_s or 0.0)
     row = meter.end(waited_s, asynchronous=output.asynchronous)
     end = now()
+    output = replace(output, request_repeats=REPEATED.requests - repeats)
     channel.send(("ok", None, start, end, _on_clock(output, offset_s), row))
     return 0
 

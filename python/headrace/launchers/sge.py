@@ -8,7 +8,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from headrace.launchers.batch.cluster import JobState
+from headrace.launchers.batch.cluster import JobState, folder_of
 from headrace.launchers.batch.launcher import BatchLauncher, clock_time, said_by
 from headrace.launchers.batch.options import BatchOptions
 
@@ -56,12 +56,16 @@ class GridEngine(BatchLauncher):
         directives = list(options.directives)
         if options.parallel_environment is not None:
             directives.insert(0, f"-pe {options.parallel_environment} {options.cores}")
+        # dask-jobqueue's -cwd is the folder of the submission: a job on a node that does not see it
+        # is in an error state, and never begins.
+        directives.insert(0, f"-wd {folder_of(options)}")
         return {
             "queue": options.queue,
             "project": options.account,
             "walltime": clock_time(options.walltime),
             "cores": options.cores or 1,
             "memory": "1GiB",
+            "job_directives_skip": ["#$ -cwd"],
             "job_extra_directives": directives,
         }
 

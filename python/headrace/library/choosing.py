@@ -18,7 +18,7 @@ from headrace.library.running import (
     run_or_go_on,
 )
 from headrace.plan.order import make_plan
-from headrace.records.place import check_new_file, check_place
+from headrace.records.place import check_new_file, check_no_dangling, check_place
 from headrace.whole_file import is_stream
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def decide(
         # A device such as /dev/null is in a folder that keeps no files.
         if file is not None and not is_stream(file) and (file.is_file() or not file.exists()):
             check_place(file.parent, option)
+            check_no_dangling(file, option)
     if pdf is not None:
         check_pdf()
     # A folder that is named twice is no further evidence.

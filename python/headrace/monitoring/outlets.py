@@ -26,7 +26,7 @@ from prometheus_client.exposition import basic_auth_handler, default_handler
 from prometheus_client.registry import Collector
 
 from headrace.errors import RefusedError, UsageError, system_words
-from headrace.whole_file import whole
+from headrace.whole_file import leads_nowhere, whole
 
 FILE_INTERVAL_S = 5.0
 PUSH_INTERVAL_S = 10.0
@@ -158,6 +158,8 @@ def check_file(path: Path, option: str = "--openmetrics-file") -> None:
     except (OSError, RuntimeError) as error:  # too long a name, a loop of links
         words = system_words(error) if isinstance(error, OSError) else str(error)
         raise UsageError(f"{option} {path}: {words}", hint=hint) from None
+    if (problem := leads_nowhere(path)) is not None:
+        raise RefusedError(f"{path} {problem}", hint=hint)
     if not place.parent.is_dir() or not os.access(place.parent, os.W_OK):
         raise UsageError(f"{option} {path}: {place.parent} is not a folder that can be written to")
     if found and not regular:

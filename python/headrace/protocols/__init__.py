@@ -8,7 +8,7 @@ fsspec reads them.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -19,6 +19,8 @@ from headrace.registry import Plugins, parts
 PATIENCE = "HEADRACE_URL_PATIENCE_S"
 """Environment variable: timeout of a request, in seconds."""
 _PATIENCE_S = 60.0
+UPLOADS_NOTE = "HEADRACE_UPLOADS_NOTE"
+"""Environment variable: a file to which a client adds ids of uploads in parts, one a line."""
 
 
 class UrlProtocol:
@@ -52,10 +54,11 @@ class UrlProtocol:
         """
         return None
 
-    def drop_unfinished(self, url: str) -> None:
+    def drop_unfinished(self, url: str, ids: Collection[str] | None = None) -> None:
         """Remove what clients that were killed had begun to write below a folder and nobody sees.
 
-        Raises OSError and the client's exceptions.
+        `ids`: only uploads with these ids, where they have such; None: all. Raises OSError and the
+        client's exceptions.
         """
 
     def removed_on_servers(self, url: str) -> bool:

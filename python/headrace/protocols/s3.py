@@ -9,6 +9,7 @@ import contextlib
 import errno
 import importlib
 import os
+from collections.abc import Collection
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -71,7 +72,7 @@ class S3Protocol(UrlProtocol):
         return "s3://", f"/{split.netloc}{split.path}"
 
     @override
-    def drop_unfinished(self, url: str) -> None:
+    def drop_unfinished(self, url: str, ids: Collection[str] | None = None) -> None:
         filesystem, path = filesystem_of(url)
         bucket, _, folder = path.strip("/").partition("/")
         if not folder:
@@ -80,7 +81,8 @@ class S3Protocol(UrlProtocol):
         found = filesystem.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=prefix)
         for upload in found.get("Uploads", []):
             key = str(upload["Key"])
-            if key.startswith(prefix):  # also where the server does not heed the prefix
+            # The server may not heed the prefix, and other runs upload the same data set.
+            if key.startswith(prefix) and (ids is None or str(upload["UploadId"]) in ids):
                 filesystem.call_s3(
                     "abort_multipart_upload", Bucket=bucket, Key=key, UploadId=upload["UploadId"]
                 )

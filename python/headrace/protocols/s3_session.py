@@ -1,13 +1,19 @@
 """HTTP requests of s3fs, made by aiobotocore: bounded waits, and answers that s3fs misreads.
 
+A request that a busy server refuses is repeated here, not by botocore and s3fs, which make a few
+quick attempts and do not heed `Retry-After`.
+
 Imported when a client is made: the libraries take a second to load.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+import re
 import time
+from html import unescape
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +21,11 @@ from aiobotocore.httpsession import AIOHTTPSession
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 from typing_extensions import override
 
+from headrace.protocols import UPLOADS_NOTE
+from headrace.protocols.repeats import BUSY, REPEATED, Pauses, repeat_s
+
+_CODE = re.compile(rb"<Code>\s*([A-Za-z0-9]+)\s*</Code>")
+_UPLOAD_ID = re.compile(rb"<UploadId>([^<]+)</UploadId>")
 ATTEMPTS = 5
 """Attempts without any answer after which a request fails."""
 
@@ -35,9 +46,24 @@ class ObjectRequests(AIOHTTPSession):
     async def send(self, request: Any) -> Any:
         """Send a request and return the answer, its body unread.
 
-        Raises OSError after `ATTEMPTS` attempts without an answer, for an error that comes from
-        where a redirect led, and for a whole object in answer to a range.
+        An answer that says that the server is busy is waited out for at most `repeat_s`. Raises
+        OSError after that, after `ATTEMPTS` attempts without an answer, for an error that comes
+        from where a redirect led, and for a whole object in answer to a range.
         """
+        pauses = Pauses(repeat_s())
+        while (answer := await self._answer(request)).status_code in BUSY:
+            pause_s = pauses.next(_text(answer.headers.get("retry-after")))
+            if pause_s is None:
+                raise await _busy(request.url, answer, pauses)
+            await answer.content  # its connection is free again
+            await asyncio.sleep(pause_s)
+            REPEATED.requests += 1
+            request.reset_stream()
+        await _note_upload(request, answer)
+        return answer
+
+    async def _answer(self, request: Any) -> Any:
+        """Make one attempt."""
         wanted = _text(request.headers.get("Range"))
         key = (request.method, request.url, wanted)
         begun_s = time.monotonic()
@@ -45,6 +71,7 @@ class ObjectRequests(AIOHTTPSession):
             answer: Any = await super().send(request)
         except (ReadTimeoutError, ConnectTimeoutError):
             if self._attempts(key, begun_s) < ATTEMPTS:
+                REPEATED.requests += 1  # by botocore or s3fs
                 raise
             del self._unanswered[key]
             # Without its cause, which is a TimeoutError: s3fs would repeat the request.
@@ -68,6 +95,33 @@ class ObjectRequests(AIOHTTPSession):
             count, ended_s = count + 1, time.monotonic()
         self._unanswered[key] = (count, ended_s)
         return count
+
+
+async def _note_upload(request: Any, answer: Any) -> None:
+    """Note the id of an upload in parts that has begun, before its first part is sent."""
+    note = os.environ.get(UPLOADS_NOTE)
+    query = urlsplit(request.url).query.split("&")
+    if not note or request.method != "POST" or not {"uploads", "uploads="} & set(query):
+        return
+    if (found := _UPLOAD_ID.search(await answer.content)) is not None:
+        handle = os.open(note, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(handle, unescape(found[1].decode()).encode() + b"\n")
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+async def _busy(url: str, answer: Any, pauses: Pauses) -> OSError:
+    """Return the error of a request that a server has refused as long as it was repeated."""
+    code = _CODE.search(await answer.content)
+    what = f"HTTP status {answer.status_code}{f' ({code[1].decode()})' if code else ''}"
+    asked = _text(answer.headers.get("retry-after"))
+    in_s = f"{pauses.elapsed_s:.3g} s"
+    text = f"{_server(url)} is busy: {what} after {pauses.made} repeats in {in_s}"
+    if asked:
+        text += f"; it asks to be left alone for: {asked} (Retry-After)"
+    return OSError(errno.EIO, text)
 
 
 def _refuse_redirect(url: str, answer: Any) -> None:

@@ -35,11 +35,20 @@ class XrootdProtocol(UrlProtocol):
         flags: Any = names_of_flags
         address, path = self.address_and_path(url)
         names: Any = client.FileSystem(address)
+        status, found = names.stat(path)
+        if status.ok and not found.flags & flags.StatInfoFlags.IS_DIR:
+            return False  # the removal of a file is passed on to the server that has it
         status, places = names.deeplocate(path, flags.OpenFlags.REFRESH)
         if not status.ok:
             return False
+        refused: list[str] = []
         for server in dict.fromkeys(place.address for place in places):
-            _remove_tree(client.FileSystem(f"{self.kind}://{server}"), path)
+            try:
+                _remove_tree(client.FileSystem(f"{self.kind}://{server}"), path)
+            except OSError as error:  # the others remove theirs all the same
+                refused.append(f"{server}: {error}")
+        if refused:
+            raise OSError("; ".join(refused))
         return True
 
     @override

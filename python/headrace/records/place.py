@@ -8,6 +8,7 @@ import unicodedata
 from pathlib import Path
 
 from headrace.errors import HeadraceError, RefusedError, UsageError
+from headrace.whole_file import leads_nowhere
 
 _VIRTUAL = frozenset(
     [
@@ -54,6 +55,17 @@ def check_file_place(file: Path, option: str) -> None:
         raise UsageError(
             f"{_short(file)}: {error.strerror}", hint=f"name another file with {option}"
         ) from None
+    check_no_dangling(file, option)
+
+
+def check_no_dangling(file: Path, option: str) -> None:
+    """Raise RefusedError for an output that is a symbolic link to nothing.
+
+    `option`: the option, or the name of the argument.
+    """
+    if (problem := leads_nowhere(file)) is not None:
+        with_it = f" with {option}" if option.startswith("-") else ""
+        raise RefusedError(f"{file} {problem}", hint=f"name another file{with_it}")
 
 
 def check_new_file(file: Path, option: str) -> None:

@@ -46,6 +46,7 @@ class JobRow(TypedDict):
     bytes_unique: NotRequired[int]
     bytes_written: NotRequired[int]
     read_calls: NotRequired[int]
+    request_repeats: NotRequired[int]
     open_s: NotRequired[float | None]
     peak_rss_bytes: NotRequired[int | None]
     phases: NotRequired[list[PhaseRow]]

@@ -46,6 +46,7 @@ def job_sums(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     - `jobs`: number of jobs. A job that the end of a sustained load cut off counts by its wall time
       over the mean of those that ended, so that time and energy per job are those of whole jobs;
     - `open_s`: time until files were open, if it is known of every job;
+    - `request_repeats`: requests by URL that were sent again, if there are any;
     - `efficiencies`: sum over the jobs of CPU / wall;
     - `throughput_jobs`: sum over the slots of CPU / wall: the equivalent number of jobs computing
       all the time;
@@ -61,6 +62,8 @@ def job_sums(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     opened = [row.get("open_s") for row in rows]
     if rows and None not in opened:
         sums["open_s"] = sum(seconds or 0.0 for seconds in opened)
+    if repeats := sum(row.get("request_repeats") or 0 for row in rows):
+        sums["request_repeats"] = repeats
     sums["efficiencies"] = sum(
         part * _cpu_s(row) / row["wall_s"]
         for row, part in zip(rows, parts, strict=True)

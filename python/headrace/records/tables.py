@@ -41,6 +41,7 @@ JOB_COLUMNS = pa.schema(
         ("bytes_unique", pa.int64()),
         ("bytes_written", pa.int64()),
         ("read_calls", pa.int64()),
+        ("request_repeats", pa.int64()),
         ("open_s", pa.float64()),
         ("peak_rss_bytes", pa.int64()),
         (

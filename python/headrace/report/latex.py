@@ -16,12 +16,12 @@ from headrace.report import tables, wording
 from headrace.report.answers import answers, leading, unanswered_sentence
 from headrace.report.choices import choice_sentences
 from headrace.report.numbers import interval_text, value_text
+from headrace.report.own_files import FIGURE_KINDS, FIGURES
 from headrace.report.page_data import mark_of, provenance_of_metric, scaled_metrics
 from headrace.report.plots import write_plots
 from headrace.report.select import shown_curves
 from headrace.whole_file import whole
 
-FIGURES = "report-figures"
 ROWS_A_TABLE = 30
 """Longer tables are truncated: a float cannot span pages."""
 
@@ -266,4 +266,4 @@ def write_latex(findings: Findings, file: Path) -> list[Path]:
     captions = write_plots(findings, folder)
     text = latex_text(findings, captions)
     whole(file, lambda part: part.write_text(text, encoding="utf-8"))
-    return [file, *sorted(folder.iterdir())]
+    return [file, *sorted(folder / f"{name}.{kind}" for name in captions for kind in FIGURE_KINDS)]

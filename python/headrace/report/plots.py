@@ -5,6 +5,7 @@ PDF for LaTeX, and also SVG and PNG.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from headrace.metrics.shown import show
 from headrace.palette import CURVE_COLOURS, GREY, LEDGER_COLOURS
 from headrace.report import wording
 from headrace.report.numbers import NARROW_SPACE
+from headrace.report.own_files import FIGURE_KINDS, MAKER
 from headrace.report.select import shown_curves
+from headrace.whole_file import whole
 
-KINDS = ("pdf", "svg", "png")
 _MARKERS = ("o", "s", "^", "D", "v", "h", "*", "P")
 
 
@@ -41,16 +43,21 @@ def space_thousands(axes: Any) -> None:
         axis.set_major_formatter(FuncFormatter(text))
 
 
-def _save(figure: Any, folder: Path, name: str) -> list[Path]:
+def _save(figure: Any, folder: Path, name: str) -> None:
     # Without dates and random ids, the same findings give the same bytes.
-    without_date = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}
-    files = [folder / f"{name}.{kind}" for kind in KINDS]
+    about = {
+        "pdf": {"CreationDate": None, "Creator": MAKER},
+        "svg": {"Date": None, "Creator": MAKER},
+        "png": {"Software": MAKER},
+    }
     from matplotlib import rc_context
 
     with rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
-        for file, kind in zip(files, KINDS, strict=True):
-            figure.savefig(file, dpi=200, metadata=without_date[kind])
-    return files
+        for kind in FIGURE_KINDS:
+            whole(
+                folder / f"{name}.{kind}",
+                partial(figure.savefig, format=kind, dpi=200, metadata=about[kind]),
+            )
 
 
 def _against_load(curves: list[Curve], name: str, bound: float | None) -> Any:

@@ -1,7 +1,7 @@
 """The results folders below one folder: what they hold, and whether a run writes to them.
 
-Nothing is kept between two looks but counts of records, which never change: a folder may appear,
-grow or go at any time.
+Nothing is kept between two looks but the header of results and the verdicts of records, which never
+change: a folder may appear, grow or go at any time.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.errors import HeadraceError, UsageError, describe
-from headrace.records.store import read_header
+from headrace.records.store import ResultsHeader, read_header
 from headrace.serving.files import is_text
+from headrace.serving.trial_files import TRIAL_FILES
 
 DEPTH = 4
 """Levels of folders that are searched."""
@@ -111,19 +112,28 @@ def results_folders(root: Path, *, counted: bool = True) -> list[ResultsFolder]:
 
 
 def folders_and_left_out(
-    root: Path, *, counted: bool = True
+    root: Path, *, counted: bool = True, anew: bool = True
 ) -> tuple[list[ResultsFolder], NotListed]:
-    """Return the results folders, the newest first, and what is left out."""
+    """Return the results folders, the newest first, and what is left out.
+
+    `anew`: as for `read_folder`.
+    """
     left = NotListed()
     names = list(_names(root, left.links))
     left.folders = max(0, len(names) - FOLDERS_AT_MOST)
-    found = [read_folder(root, name, counted=counted) for name in names[:FOLDERS_AT_MOST]]
+    listed = names[:FOLDERS_AT_MOST]
+    found = [read_folder(root, name, counted=counted, anew=anew) for name in listed]
     found.sort(key=lambda each: (each.created_utc, each.name), reverse=True)
     return found, left
 
 
-def named_folder(root: Path, name: str, *, counted: bool = True) -> ResultsFolder:
-    """Return one results folder by its name. Raises UsageError when it is not there (any more)."""
+def named_folder(
+    root: Path, name: str, *, counted: bool = True, anew: bool = True
+) -> ResultsFolder:
+    """Return one results folder by its name. Raises UsageError when it is not there (any more).
+
+    `anew`: as for `read_folder`.
+    """
     if not name:
         raise UsageError("no results are named", hint="the list shows what is there now")
     path = root if name == HERE else inside(root, name)
@@ -132,7 +142,7 @@ def named_folder(root: Path, name: str, *, counted: bool = True) -> ResultsFolde
             f"{name} holds no results, or holds them no longer",
             hint="the list shows what is there now",
         )
-    return read_folder(root, name, counted=counted)
+    return read_folder(root, name, counted=counted, anew=anew)
 
 
 def inside(root: Path, name: str) -> Path:
@@ -147,12 +157,15 @@ def inside(root: Path, name: str) -> Path:
     return path
 
 
-def read_folder(root: Path, name: str, *, counted: bool = True) -> ResultsFolder:
-    """Return what a results folder holds now; `damage` says why when it cannot be read."""
+def read_folder(root: Path, name: str, *, counted: bool = True, anew: bool = True) -> ResultsFolder:
+    """Return what a results folder holds now; `damage` says why when it cannot be read.
+
+    `anew`: look at each record again, not only at new ones.
+    """
     path = root if name == HERE else root / name
     try:
-        header = read_header(path)
-        counts = _counts(path) if counted else {}
+        header = _header(path, _changed_ns(path / "results.json"))
+        counts = _counts(path, anew) if counted else {}
     except (HeadraceError, OSError) as error:
         return ResultsFolder(name, path, name, "", "", None, {}, False, False, describe(error))
     return ResultsFolder(
@@ -200,13 +213,17 @@ def _folders_in(folder: Path) -> list[tuple[str, bool]]:
         )
 
 
-def _counts(path: Path) -> dict[str, int]:
-    with os.scandir(path / "trials") as entries:
-        files = [Path(entry.path) / "trial.json" for entry in entries if entry.is_dir()]
-    return dict(Counter(_verdict(str(file), _changed_ns(file)) for file in files))
+@lru_cache(maxsize=FOLDERS_AT_MOST)
+def _header(path: Path, _at_ns: int) -> ResultsHeader:
+    return read_header(path)
 
 
-@lru_cache(maxsize=100_000)
+def _counts(path: Path, anew: bool) -> dict[str, int]:
+    files = TRIAL_FILES.of(path, anew=anew)
+    return dict(Counter(_verdict(str(file), at_ns) for file, at_ns in files.items()))
+
+
+@lru_cache(maxsize=1_000_000)
 def _verdict(file: str, _at_ns: int) -> str:
     try:
         made = msgspec.json.decode(Path(file).read_bytes(), type=_Outline)
@@ -239,13 +256,15 @@ def _is_written(path: Path) -> bool:
     """
     try:
         lock = path / ".lock"
-        inode, owner = lock.stat().st_ino, lock.read_text().strip()
-        held = Path("/proc/locks").read_text().splitlines()
+        inode = lock.stat().st_ino
+        # 1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF
+        fields = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+        held = [
+            each
+            for each in fields
+            if "FLOCK" in each and any(field.endswith(f":{inode}") for field in each)
+        ]
+        owner = lock.read_text().strip() if held else ""
     except OSError:
         return False
-    # 1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF
-    fields = [line.split() for line in held]
-    return any(
-        "FLOCK" in each and owner in each and any(f.endswith(f":{inode}") for f in each)
-        for each in fields
-    )
+    return any(owner in each for each in held)

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.serving.folders import ResultsFolder
+from headrace.serving.trial_files import TRIAL_FILES
 from headrace.units import format_seconds
 
 
@@ -51,27 +52,27 @@ def pace_of(folder: ResultsFolder) -> Pace | None:
     try:
         # A run writes its process id into the lock when it begins.
         begun_s = (folder.path / ".lock").stat().st_mtime
-        files = {each: each.stat() for each in (folder.path / "trials").glob("*/trial.json")}
+        files = {file: at_ns for file, at_ns in TRIAL_FILES.of(folder.path).items() if at_ns}
     except OSError:
         return None
     # The clock of a file server may differ from this one, but it is the same for all its files.
-    mine = [each for each, stat in files.items() if stat.st_mtime >= begun_s]
+    mine = [each for each, at_ns in files.items() if at_ns * 1e-9 >= begun_s]
     if not mine:
         return None
-    spans = [_span(str(each), files[each].st_mtime_ns) for each in mine]
+    spans = [_span(str(each), files[each]) for each in mine]
     measured = [span for span in spans if span is not None]
     if len(measured) == len(mine):
         # Without the set-up before the first trial, of which no record has the time.
         begun_s, last_s = min(measured)[0], max(end_s for _, end_s in measured)
     else:  # trials in virtual time have no date
-        last_s = max(files[each].st_mtime for each in mine)
+        last_s = max(files[each] for each in mine) * 1e-9
     if last_s <= begun_s:
         return None
     left = None if folder.planned is None else max(0, folder.planned - folder.recorded)
     return Pace(len(mine), (last_s - begun_s) / len(mine), left, max(0.0, time.time() - last_s))
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=1_000_000)
 def _span(file: str, _at_ns: int) -> tuple[float, float] | None:
     """Return when a trial began and when its jobs had ended, as times of day of the machine that
     ran it in seconds; None if its record does not say so."""

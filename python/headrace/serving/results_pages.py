@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from heapq import nlargest
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import quote
@@ -23,6 +26,7 @@ from headrace.serving.folders import (
 from headrace.serving.kept import KeptPages
 from headrace.serving.live import Live, Look
 from headrace.serving.pace import pace_of
+from headrace.serving.trial_files import TRIAL_FILES
 from headrace.units import format_bytes, format_bytes_per_s
 
 if TYPE_CHECKING:
@@ -66,7 +70,7 @@ class ResultsPages:
         """Send the rows of the list whenever they change."""
 
         def look() -> Look:
-            folders, left_out = folders_and_left_out(self._root)
+            folders, left_out = folders_and_left_out(self._root, anew=False)
             rows = pages.fragment(
                 "rows.html.j2", folders=folders, root=self._root, left_out=left_out
             )
@@ -114,7 +118,7 @@ class ResultsPages:
         name = request.path_params["name"]
 
         def look() -> Look:
-            folder = named_folder(self._root, name)
+            folder = named_folder(self._root, name, anew=False)
             part = pages.fragment(
                 "progress_part.html.j2", folder=folder, trials=_last_trials(folder),
                 pace=pace_of(folder),
@@ -202,19 +206,26 @@ class TrialLine(msgspec.Struct):
 
 
 def _last_trials(folder: ResultsFolder) -> list[TrialLine]:
+    try:
+        files = TRIAL_FILES.of(folder.path)
+    except OSError:
+        return []  # the page says what is damaged
+    trials = [(at_ns, file) for file, at_ns in files.items() if at_ns]
+    found: list[TrialLine] = []
+    for at_ns, file in nlargest(_TRIALS_SHOWN, trials):
+        with contextlib.suppress(OSError):  # set aside since it was listed
+            found.append(_line_of(file, at_ns))
+    return found
+
+
+@lru_cache(maxsize=1000)
+def _line_of(file: Path, _at_ns: int) -> TrialLine:
     from headrace.records.trial_record import decode
 
-    trials = [
-        (file.stat().st_mtime_ns, file) for file in (folder.path / "trials").glob("*/trial.json")
-    ]
-    newest = [file for _, file in sorted(trials, reverse=True)[:_TRIALS_SHOWN]]
-    found: list[TrialLine] = []
-    for file in newest:
-        try:
-            found.append(_line(file.parent.name, decode(file.read_bytes())))
-        except ValueError:
-            found.append(TrialLine(file.parent.name, "", "damaged", why="trial.json is damaged"))
-    return found
+    try:
+        return _line(file.parent.name, decode(file.read_bytes()))
+    except ValueError:
+        return TrialLine(file.parent.name, "", "damaged", why="trial.json is damaged")
 
 
 def _line(trial: str, record: TrialRecord) -> TrialLine:

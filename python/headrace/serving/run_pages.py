@@ -102,5 +102,5 @@ class RunPages:
     def _progress(self, run: StartedRun) -> tuple[ResultsFolder | None, Pace | None]:
         if not (self._root / run.results / "results.json").exists():
             return None, None
-        folder = read_folder(self._root, run.results)
+        folder = read_folder(self._root, run.results, anew=False)
         return folder, pace_of(folder)

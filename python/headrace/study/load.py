@@ -18,7 +18,8 @@ from headrace import launchers
 from headrace import targets as target_package
 from headrace import workloads as workload_package
 from headrace.document import Document, parse_document, read_document
-from headrace.errors import StudyError
+from headrace.errors import StudyError, as_word
+from headrace.file_kinds import check_kind
 from headrace.registry import nearest
 from headrace.site import Site
 from headrace.study.factors import FAULT, NO_FAULT, FactorsReader, factor_names, find_factor
@@ -74,6 +75,8 @@ def load_study(file: str | Path, *, base: Path | None = None) -> Study:
     except StudyError as error:
         if not path.exists():
             error.hint = _where_else(path)
+        elif (path / "study.toml").is_file():
+            error.hint = f"the study in it is {as_word(path / 'study.toml')}"
         raise
     return study_of(document, base or path.resolve().parent)
 
@@ -96,6 +99,7 @@ def load_study_text(text: str, *, file: Path, base: Path) -> Study:
 
 def study_of(document: Document, base: Path) -> Study:
     """Check a document. Raises StudyError with every problem."""
+    check_kind(document, "study")
     problems = Problems(document)
     for name in document.values:
         if name not in _TABLES:

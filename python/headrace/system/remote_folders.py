@@ -21,19 +21,20 @@ def clear(url: str, environment: Mapping[str, str]) -> str:
     return "removed"
 
 
-def drop_unfinished(url: str, environment: Mapping[str, str]) -> str:
-    """Remove what unfinished uploads left in a folder, and say so.
+def drop_unfinished(url: str, environment: Mapping[str, str], token: str, note: str) -> str:
+    """Remove what unfinished uploads of one run left in a folder, and say so.
 
-    Raises HeadraceError when it stays.
+    `token` and `note`: what tells them from those of others (targets/upload.py). Raises
+    HeadraceError when it stays.
     """
-    _run("--unfinished", url, environment)
+    _run("--unfinished", url, environment, token, note)
     return "without unfinished uploads"
 
 
-def _run(task: str, url: str, environment: Mapping[str, str]) -> None:
+def _run(task: str, url: str, environment: Mapping[str, str], *further: str) -> None:
     try:
         done = subprocess.run(
-            own_module("headrace.targets.upload", task, url),
+            own_module("headrace.targets.upload", task, url, *further),
             env={**os.environ, **environment},
             capture_output=True,
             text=True,

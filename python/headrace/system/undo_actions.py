@@ -284,7 +284,9 @@ def _clear_url(args: Args, same_boot: bool) -> str:
 
 
 def _drop_unfinished(args: Args, same_boot: bool) -> str:
-    return remote_folders.drop_unfinished(args["url"], args["environment"])
+    return remote_folders.drop_unfinished(
+        args["url"], args["environment"], args["token"], args["note"]
+    )
 
 
 def _path_subject(noun: str, key: str = "path") -> Callable[[Args], str]:

@@ -13,10 +13,12 @@ from pathlib import Path
 
 from headrace.datasets.integrity import MANIFEST
 from headrace.errors import HeadraceError, InterruptedRunError
+from headrace.protocols import UPLOADS_NOTE
 from headrace.system.cluster import Node
 from headrace.system.own_programs import own_module
 from headrace.system.processes import run_program
 from headrace.targets import Held, TargetContext
+from headrace.targets.upload import TOKEN
 
 _PATIENCE_S = 1800.0
 _SLOWEST_BYTES_PER_S = 2e6
@@ -43,8 +45,8 @@ def put(
     )
     patience_s = _PATIENCE_S + sum(path.stat().st_size for path in sent) / _SLOWEST_BYTES_PER_S
     words = [folder_url, *map(str, sent)]
-    with _undone("drop_unfinished", folder_url, node, context, environment):
-        said = _run(words, node, context, environment, patience_s, context.stop)
+    with _known_uploads(folder_url, node, context, environment) as marked:
+        said = _run(words, node, context, marked, patience_s, context.stop)
     urls = [str(json.loads(line)["url"]) for line in said.splitlines()[-len(sent) :]]
     return [Held(url) for url, file in zip(urls, sent, strict=True) if file.name != MANIFEST]
 
@@ -77,30 +79,50 @@ def try_writing(
 ) -> None:
     """Write and remove a small file. Raises HeadraceError with the client's message."""
     file_url = f"{url}/.headrace-{os.urandom(4).hex()}"
-    with _undone("clear_url", file_url, node, context, environment):
+    with cleared_if_killed(file_url, node, context, environment):
         _run(["--try", file_url], node, context, environment, _TRY_PATIENCE_S, about=url)
 
 
 @contextmanager
-def _undone(
-    action: str,
-    url: str,
-    node: Node | None,
-    context: TargetContext,
-    environment: Mapping[str, str],
+def cleared_if_killed(
+    url: str, node: Node | None, context: TargetContext, environment: Mapping[str, str]
 ) -> Generator[None]:
-    """Have the undo journal remove what a killed run leaves, on storage that stays after the run.
+    """Have the undo journal remove a file that a killed run leaves, on storage that stays after it.
 
     Servers that the run started (`node`) go with their storage.
     """
     if node is not None:
         yield
         return
-    entry = context.journal.begin(action, url=url, environment=dict(environment))
+    entry = context.journal.begin("clear_url", url=url, environment=dict(environment))
     try:
         yield
     finally:
         context.journal.end(entry)
+
+
+@contextmanager
+def _known_uploads(
+    folder_url: str, node: Node | None, context: TargetContext, environment: Mapping[str, str]
+) -> Generator[dict[str, str]]:
+    """The same for uploads to a folder; yield the environment of the program that makes them.
+
+    What they leave is told from the uploads of others, who may upload the same data set.
+    """
+    if node is not None:
+        yield dict(environment)
+        return
+    journal, token = context.journal, os.urandom(8).hex()
+    note = journal.file.with_name(f"{journal.file.stem}-{token}.uploads")
+    entry = journal.begin(
+        "drop_unfinished", url=folder_url, environment=dict(environment), token=token,
+        note=str(note),
+    )  # fmt: skip
+    try:
+        yield {**environment, TOKEN: token, UPLOADS_NOTE: str(note)}
+    finally:
+        journal.end(entry)
+        note.unlink(missing_ok=True)
 
 
 def _run(

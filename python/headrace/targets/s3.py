@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from headrace.errors import HeadraceError, Problem
 from headrace.protocols import PATIENCE
+from headrace.protocols.repeats import REPEAT
 from headrace.refusals import form
 from headrace.site import Site
 from headrace.system.cluster import Node
@@ -54,6 +55,16 @@ class S3Options(ServedOptions):
         description=(
             "silence after which the client sends a request again (60 s); it fails after 5 "
             "attempts without an answer"
+        ),
+    )
+
+    repeat: Seconds | None = Field(
+        None,
+        ge=0,
+        le=600,
+        description=(
+            "how long a request is repeated that a busy server refuses with HTTP status 429, 500, "
+            "502, 503 (SlowDown), 504 or 509 (60 s)"
         ),
     )
 
@@ -120,6 +131,8 @@ class S3(ServedTarget):
         self._environment = {"AWS_REGION": options.region}
         if options.patience is not None:
             self._environment[PATIENCE] = f"{options.patience:g}"
+        if options.repeat is not None:
+            self._environment[REPEAT] = f"{options.repeat:g}"
         if options.endpoint is not None:
             self._environment["AWS_ENDPOINT_URL_S3"] = options.endpoint.rstrip("/")
             self._uploads_from = None

@@ -12,8 +12,9 @@ A separate process, so that it can run on a cluster node.
         read files whole, so that servers have them in memory as far as they fit
     python -m headrace.targets.upload --remove URL
         remove a folder with its contents; it need not exist
-    python -m headrace.targets.upload --unfinished URL
-        remove what unfinished uploads left in a folder; complete files stay
+    python -m headrace.targets.upload --unfinished URL TOKEN NOTE
+        remove what the uploads of a run that was killed left in a folder; complete files and the
+        uploads of others stay. TOKEN: its value of `TOKEN`; NOTE: its file of ids (`UPLOADS_NOTE`)
 
 A file that is complete on the storage stays. Complete means that its size matches and, when all
 files together are no larger than `COMPARED_BYTES`, that its contents match too; these are read
@@ -26,10 +27,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import signal
 import sys
 from pathlib import Path
+from typing import IO, Any
 
 from headrace.errors import HeadraceError
 from headrace.protocols import filesystem_of, protocol_of
@@ -37,8 +38,8 @@ from headrace.protocols.causes import cause_of
 from headrace.system.ending import end_without_search
 
 _PIECE_BYTES = 4 << 20
-_PARTIAL = re.compile(r"\.partial-\d+$")
-"""End of the name of a file that is being uploaded."""
+TOKEN = "HEADRACE_UPLOAD_TOKEN"
+"""Environment variable: what the names of files end with while they are uploaded."""
 COMPARED_BYTES = 2 << 30
 """Up to this size, existing data sets are read back and compared with the cache."""
 
@@ -56,13 +57,12 @@ def upload(folder: str, file: Path, *, compare: bool = True) -> str:
     filesystem, path = filesystem_of(url)
     # An object is visible only when complete, and cannot be renamed.
     renames = not protocol_of(url).objects
-    place = f"{path}.partial-{os.getpid()}" if renames else path
+    place = partial_name(path, os.environ.get(TOKEN) or str(os.getpid())) if renames else path
     if renames:
         filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
     try:
-        with file.open("rb") as source, filesystem.open(place, "wb") as target:
-            while piece := source.read(_PIECE_BYTES):
-                target.write(piece)
+        with file.open("rb") as source:
+            _written(source, filesystem.open(place, "wb"))
         if renames:
             with contextlib.suppress(FileNotFoundError):
                 filesystem.rm(path)
@@ -73,6 +73,25 @@ def upload(folder: str, file: Path, *, compare: bool = True) -> str:
                 filesystem.rm(place)
         raise
     return url
+
+
+def partial_name(path: str, token: str) -> str:
+    """Return the path of a file while it is uploaded."""
+    return f"{path}.partial-{token}"
+
+
+def _written(source: IO[bytes], target: Any) -> None:
+    """Copy to a file and close it. An object does not appear if this is interrupted."""
+    try:
+        while piece := source.read(_PIECE_BYTES):
+            target.write(piece)
+    except BaseException:
+        if hasattr(target, "discard"):
+            with contextlib.suppress(Exception):
+                target.discard()
+            target.closed = True  # to close it would complete an object that is cut short
+        raise
+    target.close()
 
 
 def is_there(folder: str, file: Path, *, compare: bool = True) -> bool:
@@ -135,16 +154,19 @@ def remove(folder: str) -> None:
         protocol.drop_unfinished(folder)
 
 
-def remove_unfinished(folder: str) -> None:
-    """Remove what uploads that were killed left in a folder."""
+def remove_unfinished(folder: str, token: str, note: Path) -> None:
+    """Remove what the uploads of a run that was killed left in a folder."""
     filesystem, path = filesystem_of(folder)
     protocol = protocol_of(folder)
-    protocol.drop_unfinished(folder)
     if protocol.objects:
+        ids = note.read_text().split() if note.is_file() else []
+        if ids:
+            protocol.drop_unfinished(folder, ids)
+        note.unlink(missing_ok=True)
         return
     with contextlib.suppress(FileNotFoundError):
         for name in filesystem.ls(path, detail=False):
-            if _PARTIAL.search(str(name)):
+            if str(name).endswith(partial_name("", token)):
                 filesystem.rm(str(name))
 
 
@@ -157,11 +179,13 @@ def _do(task: str, words: list[str]) -> None:
         "--try": try_writing,
         "--read": read_whole,
         "--remove": remove,
-        "--unfinished": remove_unfinished,
     }
     if task in alone:
         for url in words:
             alone[task](url.rstrip("/"))
+        return
+    if task == "--unfinished":
+        remove_unfinished(words[0].rstrip("/"), words[1], Path(words[2]))
         return
     folder, files = words[0].rstrip("/"), [Path(name) for name in words[1:]]
     compare = sum(file.stat().st_size for file in files) <= COMPARED_BYTES

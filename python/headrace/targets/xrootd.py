@@ -36,9 +36,10 @@ from headrace.system.servers import Server, xrootd
 from headrace.system.waiting import retry
 from headrace.targets import Held, Location, ModelledStorage, Problem, TargetContext, TargetOptions
 from headrace.targets.exports import Bricks, Export, ServedOptions, with_port
-from headrace.targets.remote_url import remove, whole
+from headrace.targets.remote_url import cleared_if_killed, remove, whole
 from headrace.targets.scenario import host, site_volume
 from headrace.targets.served import READY_S, ServedTarget, link_settings
+from headrace.targets.upload import partial_name
 from headrace.units import MOST_THREADS, Bytes
 
 _HOST = re.compile(r"^\[?([^\s\]]+?)\]?:\d+\s+Server", re.MULTILINE)
@@ -402,24 +403,24 @@ class Xrootd(ServedTarget):
         return held
 
     def _sent(self, context: TargetContext, file: Path, below: str) -> None:
-        """Copy one file to an existing server with xrdcp. Remove the partial file if the copy stops
-        or fails."""
+        """Copy one file to an existing server with xrdcp, under another name until it is complete.
+
+        Remove the partial file if the copy stops or fails; the undo journal has it meanwhile.
+        """
         path = f"{below}/{file.name}"
-        command = [
-            "xrdcp",
-            "--force",
-            "--silent",
-            "--path",
-            str(file),
-            f"root://{self._front}/{path}",
-        ]
+        partial = partial_name(path, os.urandom(8).hex())
+        url = f"root://{self._front}/{partial}"
+        command = ["xrdcp", "--force", "--silent", "--path", str(file), url]
+        environment = xrootd.CLIENT_ENVIRONMENT
         try:
-            run_program(
-                context.journal, command, environment=xrootd.CLIENT_ENVIRONMENT, stop=context.stop
-            )
+            with cleared_if_killed(url, None, context, environment):
+                run_program(context.journal, command, environment=environment, stop=context.stop)
+                with contextlib.suppress(HeadraceError):  # none is there, or it is damaged
+                    self._ask(context, self._front, "rm", path)
+                self._ask(context, self._front, "mv", partial, path)
         except HeadraceError as error:
             with contextlib.suppress(HeadraceError):
-                self._ask(context, self._front, "rm", path)
+                self._ask(context, self._front, "rm", partial)
             if isinstance(error, InterruptedRunError):
                 raise
             raise HeadraceError(

@@ -242,6 +242,7 @@ def _job_row(
             bytes_unique=output.bytes_unique,
             bytes_written=output.bytes_written,
             read_calls=output.read_calls,
+            request_repeats=output.request_repeats,
             open_s=output.open_s,
             phases=[
                 {"name": name, "start_s": start - began_s, "end_s": end - began_s}

@@ -129,6 +129,16 @@ def warm(run: RunOptions, jobs: Sequence[JobEnd], bytes_read: int | None) -> lis
     return [reason("cache-not-warm", text)]
 
 
+def repeated_requests(jobs: Sequence[JobEnd]) -> list[Reason]:
+    """Return a warning for requests that jobs had to send again; their waits are the storage's."""
+    repeats = sum(job.output.request_repeats for job in jobs if job.output is not None)
+    if not repeats:
+        return []
+    times = "once" if repeats == 1 else f"{repeats} times"
+    text = f"requests were sent again {times}: the server was busy, or did not answer"
+    return [reason("requests-repeated", text)]
+
+
 def _unique_bytes(jobs: Sequence[JobEnd]) -> int:
     """Return the bytes that jobs requested of their files, each counted once."""
     wanted: dict[str | None, int] = {}

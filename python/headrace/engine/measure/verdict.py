@@ -74,6 +74,7 @@ def verdict_on(
     device = values.get("block")
     warnings = validity.warm(run, pool.jobs, device["bytes_read"] if device else None)
     warnings += validity.warm(run, pool.jobs, bytes_read(outcome.server_totals))
+    warnings += validity.repeated_requests(pool.jobs)
     if interference is not None:
         found, told = validity.foreign_load(run, interference)
         reasons += found
