@@ -8,9 +8,9 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from headrace.errors import HeadraceError, system_words
 
@@ -57,15 +57,32 @@ def write_whole(file: Path, write: Callable[[Path], object], hint: str | None = 
     return file
 
 
-def whole(file: Path, write: Callable[[Path], _Result]) -> _Result:
-    """As `write_whole`, but return what `write` returns, and raise its errors as they are."""
+def write_new(file: Path, text: str) -> None:
+    """Write a text into a new file, whole or not at all. Raises FileExistsError, which also a link
+    to nothing causes, and OSError."""
+    with file.open("x", encoding="utf-8") as made:
+        try:
+            made.write(text)
+            made.flush()
+        except OSError:
+            file.unlink(missing_ok=True)
+            raise
+
+
+def whole(file: Path, write: Callable[[Path], _Result], *, seeks: bool = False) -> _Result:
+    """As `write_whole`, but return what `write` returns, and raise its errors as they are.
+
+    `seeks`: `write` does not write in order, as Parquet and pictures: a pipe gets a copy.
+    """
     stream = _descriptor(file)
     if stream is not None:
-        return _to_stream(stream, write)
+        sys.stdout.flush()
+        # Opening a stream's path would truncate the file it leads to, and begin at its start.
+        return _copied(write, lambda: open(stream, "wb", closefd=False))
     # What a link leads to is replaced, never the link: `/dev/stdout` is one.
-    place = file.resolve()
+    place = resolved(file)
     if place.exists() and not place.is_file():
-        return write(file)
+        return _copied(write, lambda: place.open("wb")) if seeks else write(file)
     part = place.with_name(f".{place.name}.part")
     try:
         result = write(part)
@@ -75,6 +92,13 @@ def whole(file: Path, write: Callable[[Path], _Result]) -> _Result:
     return result
 
 
+def resolved(file: Path) -> Path:
+    """Return the path that links lead to. Raises OSError for links that lead in a circle."""
+    with suppress(FileNotFoundError):
+        file.stat()  # `resolve` raises RuntimeError for a circle, or nothing, by Python's version
+    return file.resolve()
+
+
 def _descriptor(file: Path) -> int | None:
     found = _STREAM.fullmatch(os.path.normpath(file.absolute()))
     if found is None:
@@ -82,12 +106,11 @@ def _descriptor(file: Path) -> int | None:
     return 1 if found[1] else 2 if found[2] else int(found[3])
 
 
-def _to_stream(descriptor: int, write: Callable[[Path], _Result]) -> _Result:
-    """Opening a stream's path would truncate the file it leads to, and begin at its start."""
-    sys.stdout.flush()
+def _copied(write: Callable[[Path], _Result], opened: Callable[[], BinaryIO]) -> _Result:
+    """Write a temporary file, and copy it into one that was opened."""
     with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
         part = Path(folder, "part")
         result = write(part)
-        with part.open("rb") as made, open(descriptor, "wb", closefd=False) as out:
+        with part.open("rb") as made, opened() as out:
             shutil.copyfileobj(made, out)
     return result

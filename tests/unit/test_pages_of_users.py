@@ -65,6 +65,37 @@ def test_a_page_that_cannot_be_written_is_refused_before_the_work(
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "folder"]
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *COMMANDS,
+        "record --out FILE -- touch ran",
+        "why --page FILE -- touch ran",
+        "drive complete not-there.toml not-there.toml --out FILE",
+        "drive learn not-there --out FILE",
+        "drive replay wd-wd3200bekt not-there.csv --out FILE",
+        "trace convert not-there.csv FILE",
+        "trace plot not-there.csv --out FILE",
+    ],
+)
+def test_a_link_that_leads_in_a_circle_is_refused_before_the_work(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The work was done, and ended with a traceback."""
+    (tmp_path / "page.toml").symlink_to("page.toml")
+    words = ["page.toml" if word == "FILE" else word for word in command.split()]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["headrace", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr().err
+    assert (ended.value.code, "Too many levels of symbolic links" in said) == (2, True), said
+    assert [each.name for each in tmp_path.iterdir()] == ["page.toml"]
+
+
 @pytest.mark.parametrize("make", [learn, screen])
 def test_a_name_too_long_to_be_written_whole_is_refused_before_the_work(
     make: Callable[..., object], tmp_path: Path

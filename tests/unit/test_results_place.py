@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,28 @@ def test_places_that_keep_no_files_are_wrong_usage(place: Path, name: str, said:
     assert "\n" not in caught.value.message and "\x1b" not in caught.value.message
     assert caught.value.exit_code == 2
     assert sorted(place.iterdir()) == before
+
+
+FORBIDDEN = """
+import os
+from pathlib import Path
+from headrace.errors import UsageError
+from headrace.records.place import check_place
+import headrace.system.mounts  # before the programs of root cannot be read
+if os.getuid() == 0:
+    os.setuid(65534)
+try:
+    check_place(Path("/nowhere/home/.cache/headrace"), "--cache-dir")
+except UsageError as error:
+    print(error.message)
+"""
+
+
+def test_a_place_of_no_permission_is_named_with_what_was_wanted_there() -> None:
+    """A user without a home had never heard of the folder that is made there."""
+    ended = subprocess.run([sys.executable, "-c", FORBIDDEN], capture_output=True, text=True)
+    wanted = "/nowhere/home/.cache/headrace cannot be made: no permission to write to /"
+    assert ended.stdout.splitlines() == [wanted], ended.stderr
 
 
 @pytest.mark.parametrize("name", [".", ".."])

@@ -45,6 +45,23 @@ def test_letters_that_the_terminal_cannot_show_are_replaced(tmp_path: Path) -> N
     assert ended.stdout.startswith("Gr??e"), ended.stderr
 
 
+def test_numbers_stay_numbers_where_the_terminal_lacks_their_characters() -> None:
+    """In Latin-1 `−12 %` was `?12?%`, and `127 561` was `127?561`."""
+    said = "from headrace.cli._streams import secure_streams; secure_streams(); "
+    said += "print('−12\u202f% (−13 – −11), 127\u202f561, ≥\u202f4, 2 ± 1 µs, Größe…')"
+    for encoding, words in (
+        ("latin-1", "-12 % (-13 - -11), 127 561, >= 4, 2 ± 1 µs, Größe."),
+        ("ascii", "-12 % (-13 - -11), 127 561, >= 4, 2 +- 1 us, Gr??e."),
+    ):
+        ended = subprocess.run(
+            [sys.executable, "-c", said],
+            env={**os.environ, "PYTHONIOENCODING": f"{encoding}:strict"},
+            capture_output=True,
+            check=True,
+        )
+        assert ended.stdout.decode(encoding) == f"{words}\n"
+
+
 def test_an_output_without_space_is_one_message() -> None:
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
@@ -93,7 +110,7 @@ def test_no_folder_for_temporary_files_is_one_message(tmp_path: Path) -> None:
     assert "TMPDIR" in ended.stderr
 
 
-def test_the_locale_c_without_utf_8_replaces_letters_too() -> None:
+def test_the_locale_c_without_utf_8_spells_letters_too() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", PRINTED],
         env={**os.environ, "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
@@ -101,7 +118,7 @@ def test_the_locale_c_without_utf_8_replaces_letters_too() -> None:
         text=True,
         check=True,
     )
-    assert ended.stdout == "? 16 slots\n"
+    assert ended.stdout == "-> 16 slots\n"
 
 
 PRINTED = """

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from headrace.errors import HeadraceError
-from headrace.whole_file import write_whole
+from headrace.whole_file import whole, write_new, write_whole
 
 
 def test_an_old_file_stays_when_the_new_one_cannot_be_finished(tmp_path: Path) -> None:
@@ -32,7 +35,7 @@ def test_an_old_file_stays_when_the_new_one_cannot_be_finished(tmp_path: Path) -
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from headrace.whole_file import write_whole
+from headrace.whole_file import whole, write_new, write_whole
 def write(part):
     part.write_text("half a")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -78,3 +81,53 @@ def test_a_stream_into_a_file_gets_the_bytes_where_it_is(tmp_path: Path, stream:
         subprocess.run([sys.executable, "-c", wrote], stdout=out, check=True)
     assert (tmp_path / "all.txt").read_text() == "before\npage\nafter\n"
     assert Path("/dev/stdout").is_symlink()
+
+
+def test_a_link_that_leads_in_a_circle_is_named(tmp_path: Path) -> None:
+    link = tmp_path / "page.html"
+    link.symlink_to("page.html")
+    with pytest.raises(HeadraceError, match=r"page\.html cannot be written: Too many levels"):
+        write_whole(link, lambda part: part.write_text("new"))
+    assert list(tmp_path.iterdir()) == [link]
+
+
+def test_a_pipe_gets_a_copy_of_what_is_not_written_in_order(tmp_path: Path) -> None:
+    """Parquet and PNG are written with seeks."""
+    pipe = tmp_path / "picture.png"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+
+    def write(part: Path) -> int:
+        with part.open("w") as file:
+            file.write("xxx")
+            file.seek(0)
+            file.write("new")
+        return 3
+
+    assert whole(pipe, write, seeks=True) == 3
+    reader.join()
+    assert read == ["new"] and list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_new_file_is_whole_or_not_there(tmp_path: Path) -> None:
+    """An empty study was left where the disk was full, and the next `init` refused to replace
+    it."""
+    file, link = tmp_path / "new.toml", tmp_path / "link.toml"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+        with pytest.raises(OSError, match="File too large"):
+            write_new(file, "x" * 2000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert not list(tmp_path.iterdir())
+    write_new(file, "µ")
+    link.symlink_to("nothing")
+    for there in (file, link):
+        with pytest.raises(FileExistsError):
+            write_new(there, "other")
+    assert file.read_text("utf-8") == "µ" and link.is_symlink() and not link.exists()

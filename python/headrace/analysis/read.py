@@ -104,7 +104,7 @@ class Records:
     def study(self) -> dict[str, Any]:
         """The study file stored with the records; empty where it cannot be read."""
         try:
-            return tomllib.loads((self.root / "study.toml").read_text())
+            return tomllib.loads((self.root / "study.toml").read_text("utf-8"))
         except (OSError, ValueError):
             return {}
 
@@ -113,7 +113,7 @@ class Records:
         """Whether the trials are windows of a watch: as many jobs as ran then, not as many as a
         study wants."""
         try:
-            return (self.root / "study.toml").read_text().startswith(WATCHED)
+            return (self.root / "study.toml").read_text("utf-8").startswith(WATCHED)
         except (OSError, ValueError):
             return False
 

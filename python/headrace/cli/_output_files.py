@@ -7,7 +7,7 @@ from pathlib import Path
 from headrace.errors import RefusedError, UsageError
 from headrace.records.place import check_file_place, check_no_dangling, check_place
 from headrace.report.own_files import is_own_page
-from headrace.whole_file import is_stream
+from headrace.whole_file import is_stream, resolved
 
 _LONGEST_SHOWN = 120
 
@@ -29,6 +29,7 @@ def check_folder_of(file: Path, option: str) -> None:
     try:
         # Files are written under a longer name first (whole_file.py).
         file.with_name(f".{file.name}.part").exists()
+        resolved(file)
         folder = file.is_dir()
     except OSError as error:
         raise UsageError(f"{option} {shown}: {error.strerror}", hint=hint) from None

@@ -10,6 +10,14 @@ from typing import TextIO
 
 from headrace.system.closed_streams import note_closed
 
+_SPELT = {
+    "\u202f": " ", "\u00a0": " ", "–": "-", "−": "-", "×": "x", "±": "+-", "≥": ">=", "→": "->",
+    "…": ".", "µ": "u", "·": ".", "’": "'", "“": '"', "”": '"',
+}  # fmt: skip
+"""Characters of numbers and sentences, for terminals that lack them: a minus that is replaced by a
+question mark makes another number. One character each where tables have them."""
+_ERRORS = "headrace-spelt"
+
 
 def secure_streams() -> None:
     """Open what is closed of descriptors 0 to 2, and make text printable in any encoding.
@@ -29,7 +37,8 @@ def secure_streams() -> None:
             setattr(sys, name, stream)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and _refuses_characters(stream):
-            stream.reconfigure(errors="replace")
+            codecs.register_error(_ERRORS, _spelt)
+            stream.reconfigure(errors=_ERRORS)
 
 
 def _refuses_characters(stream: io.TextIOWrapper) -> bool:
@@ -39,6 +48,13 @@ def _refuses_characters(stream: io.TextIOWrapper) -> bool:
     """
     utf_8 = codecs.lookup(stream.encoding).name == "utf-8"
     return stream.errors == "strict" or (stream.errors == "surrogateescape" and not utf_8)
+
+
+def _spelt(error: UnicodeError) -> tuple[str, int]:
+    """Return what replaces characters that cannot be encoded."""
+    assert isinstance(error, UnicodeEncodeError)
+    lacking = error.object[error.start : error.end]
+    return "".join(_SPELT.get(each, "?") for each in lacking), error.end
 
 
 def silence_output() -> None:

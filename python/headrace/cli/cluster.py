@@ -36,6 +36,7 @@ def init(
     ] = 730,
 ) -> None:
     """Create TLS keys for a Dask cluster of your own, and print the commands that start it."""
+    from headrace.records.place import check_place
     from headrace.system.cluster_keys import (
         CONFIGURATION,
         default_folder,
@@ -43,6 +44,8 @@ def init(
     )
 
     folder = (directory or default_folder()).absolute()
+    if not folder.exists() and not folder.is_symlink():  # refused below
+        check_place(folder, "--directory")
     make_credentials(folder, days)
     use = f"export DASK_CONFIG={as_word(folder / CONFIGURATION)}"
     # Plain lines: they are copied, so nothing may break them.

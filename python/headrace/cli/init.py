@@ -9,6 +9,7 @@ import typer
 
 from headrace.cli._console import out
 from headrace.errors import RefusedError, UsageError, as_word
+from headrace.whole_file import write_new
 
 
 def init(
@@ -43,7 +44,9 @@ def init(
         return
     file = output or Path(f"{path}.toml" if _is_name(path, studies) else "study.toml")
     text = (
-        studies[str(path)].read_text() if _is_name(path, studies) else _first_study(path, studies)
+        studies[str(path)].read_text("utf-8")
+        if _is_name(path, studies)
+        else _first_study(path, studies)
     )
     _write(file, text)
     out.print(f"written: {file}", markup=False)
@@ -60,7 +63,7 @@ def _is_name(path: Path, studies: dict[str, Path]) -> bool:
 def _title(file: Path) -> str:
     import tomllib
 
-    return str(tomllib.loads(file.read_text()).get("title", ""))
+    return str(tomllib.loads(file.read_text("utf-8")).get("title", ""))
 
 
 def _first_study(path: Path, studies: dict[str, Path]) -> str:
@@ -78,8 +81,7 @@ def _first_study(path: Path, studies: dict[str, Path]) -> str:
 def _write(file: Path, text: str) -> None:
     """Write a new file; never overwrite one."""
     try:
-        with file.open("x") as stream:
-            stream.write(text)
+        write_new(file, text)
     except FileExistsError:
         raise RefusedError(
             f"{file} already exists", hint="name another file with --output"

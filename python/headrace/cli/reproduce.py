@@ -97,8 +97,9 @@ def reproduce(
     html = html or Path("reproduce.html")
     check_page(html, "--html", new_folder=True)
     if fit:
-        from headrace.reproduce.fitting import fit_study
+        from headrace.reproduce.fitting import check_fits, fit_study
 
+        check_fits(modules)
         for module in modules:
             fit_study(module, lambda text: err.print(text, style="dim"))
     began = time.monotonic()
@@ -187,13 +188,15 @@ def _emulate(studies: list[str], records: Path, as_json: bool, every: bool) -> N
     from headrace.reproduce.emulated import chosen_small, emulated, paths
     from headrace.system.stopping import stopping_on_signals
 
+    modules = chosen_small(studies)
+    _check_records([records / path.stem for each in modules for path in paths(each)])
     stop = threading.Event()
     found: list[Emulated] = []
     with (
         stopping_on_signals(stop),
         tempfile.TemporaryDirectory(prefix="headrace-simulated-") as place,
     ):
-        for each in chosen_small(studies):
+        for each in modules:
             simulated: list[Path] = []
             measured: list[Path] = []
             for path in paths(each):
@@ -206,6 +209,22 @@ def _emulate(studies: list[str], records: Path, as_json: bool, every: bool) -> N
                         measured.append(loaded.run(folder, observer=display, stop=stop))
             found.append(emulated(each, simulated, measured))
     publish_emulated(found, as_json, every)
+
+
+def _check_records(folders: Sequence[Path]) -> None:
+    """Raise UsageError or RefusedError for a folder that cannot take records: the runs before it
+    take minutes."""
+    from headrace.errors import RefusedError
+    from headrace.records.place import check_place
+    from headrace.records.store import check_new_results
+
+    for folder in folders:
+        check_place(folder, "--records")
+        if not (folder / "results.json").exists():
+            try:
+                check_new_results(folder)
+            except RefusedError as error:
+                raise RefusedError(error.message, hint="name another with --records") from None
 
 
 def publish_emulated(found: Sequence[Emulated], as_json: bool, every: bool) -> None:

@@ -222,6 +222,7 @@ def plot(
     """Draw traces over time: offsets by process, rates, IOPS, seeks, queue depth, latencies."""
     from headrace.cli._output_files import check_output
     from headrace.traces import draw, open_trace, summarise
+    from headrace.traces.pictures import kind_of
 
     check_output(output, "--out")  # before the traces are read
     if label and len(label) != len(traces):
@@ -237,6 +238,7 @@ def plot(
                 )
             ]
         )
+    kind_of(output, len(traces))
     found = [summarise(open_trace(each, device)) for each in traces]
     for each in found:
         warn(each)

@@ -16,6 +16,7 @@ import tomlkit
 from headrace._core import SECTOR_BYTES
 from headrace.document import Document
 from headrace.errors import FileProblem, StudyError
+from headrace.whole_file import write_errors, write_new
 
 READ_AHEAD = {1: "track", 2: "cylinder", 3: "always", 4: "track_by_track"}
 """By `buffer_continuous_read`; 0 is none."""
@@ -187,7 +188,7 @@ def _not_modelled(given: dict[str, Any]) -> tuple[str, ...]:
 def write_completed(made: CompletedDrive, drive: Document, controller: Path, path: Path) -> None:
     """Write a new drive file: the drive's own with the fields that were set and their sources.
 
-    Raises StudyError if it cannot be written.
+    Raises HeadraceError if it cannot be written.
     """
     document: Any = tomlkit.parse(drive.raw.decode())
     document["name"] = path.stem
@@ -205,10 +206,5 @@ def write_completed(made: CompletedDrive, drive: Document, controller: Path, pat
             into[last] = values[last]
         source[field] = f"{controller.name}: {parameter}"
     text = tomlkit.dumps(document)
-    try:
-        with path.open("x") as file:  # another program may have made it meanwhile
-            file.write(text)
-    except OSError as error:
-        raise StudyError(
-            [FileProblem(path, 0, "--out", "", f"cannot be written: {error.strerror}")]
-        ) from None
+    with write_errors(path):
+        write_new(path, text)  # another program may have made it meanwhile

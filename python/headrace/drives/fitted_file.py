@@ -18,8 +18,8 @@ from headrace.catalog import CatalogEntry
 from headrace.drives.evidence import names_of
 from headrace.drives.fitting import Fit
 from headrace.drives.observed_traces import is_trace
-from headrace.errors import FileProblem, StudyError
 from headrace.scenario import Table
+from headrace.whole_file import write_whole
 
 DIGITS, ALL_DIGITS = 6, 17
 """Digits of fitted values: few, and all where rounding would make a value that cannot be true
@@ -27,19 +27,15 @@ beside the others, such as a seek longer than the skew that hides it."""
 
 
 def write_fitted(entry: CatalogEntry, fit: Fit, results: Sequence[Path], path: Path) -> None:
-    """Write the fitted drive; the file's comments and order stay. Raises StudyError if it cannot be
-    written."""
+    """Write the fitted drive; the file's comments and order stay. Raises HeadraceError if it cannot
+    be written."""
     document = _document(entry, fit, results, path.stem, DIGITS)
     try:
         drive_check(json.dumps(document.unwrap()))
     except ModelError:
         document = _document(entry, fit, results, path.stem, ALL_DIGITS)
-    try:
-        path.write_text(tomlkit.dumps(document))
-    except OSError as error:
-        raise StudyError(
-            [FileProblem(path, 0, "--out", "", f"cannot be written: {error.strerror}")]
-        ) from None
+    text = tomlkit.dumps(document)
+    write_whole(path, lambda part: part.write_text(text, "utf-8"))
 
 
 def _document(

@@ -19,6 +19,7 @@ from headrace.drives.running import replay_trace
 from headrace.drives.traces import OP_WORDS, Trace
 from headrace.errors import FileProblem, StudyError
 from headrace.scenario import Table
+from headrace.whole_file import whole, write_errors
 
 if TYPE_CHECKING:
     from headrace.catalog import CatalogEntry
@@ -193,8 +194,8 @@ def _compared(
 
 
 def save_distributions(validation: Validation, path: Path) -> None:
-    """Draw both distributions of response times: PNG, SVG or PDF by the name's end. Raises OSError
-    or ValueError (another end)."""
+    """Draw both distributions of response times: PNG, SVG or PDF by the name's end. Raises
+    HeadraceError if the file cannot be written, ValueError for another end."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -214,4 +215,10 @@ def save_distributions(validation: Validation, path: Path) -> None:
         axes.legend()
         axes.grid(alpha=0.3)
         without_date = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix)
-        figure.savefig(path, dpi=150, metadata=without_date)
+        kind = path.suffix.removeprefix(".")
+
+        def write(part: Path) -> None:
+            figure.savefig(part, dpi=150, format=kind, metadata=without_date)
+
+        with write_errors(path):
+            whole(path, write, seeks=True)

@@ -180,19 +180,13 @@ def calibrate(
     from headrace.analysis.read import read
     from headrace.calibration.cells import calibration_plan
     from headrace.calibration.running import check_modelled, cores_of_nodes, learn
-    from headrace.calibration.site_file import check_out, site_text, with_site
+    from headrace.calibration.site_file import site_text, with_site
     from headrace.calibration.verdict import LIMIT
     from headrace.whole_file import write_whole
 
     loaded = as_loaded(study)
     root = Path(results) if results is not None else default_results(loaded.study.file)
-    file = Path(out) if out is not None else root / "site.toml"
-    if out is not None:
-        check_out(file)
-    if rehearse is not None and file.exists() and file.samefile(rehearse):
-        raise UsageError(
-            f"{file} is the site that --rehearse reads", hint="name another file with --out"
-        )
+    file = _site_file(root, out, rehearse)
     check_modelled(loaded.study, loaded.plan().trials)
     known = loaded.study
     if rehearse is not None:
@@ -215,3 +209,21 @@ def calibrate(
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, lambda part: part.write_text(made, "utf-8"))
     return found, file
+
+
+def _site_file(root: Path, out: str | Path | None, rehearse: str | Path | None) -> Path:
+    """Return the file of a learnt site. Raises UsageError or RefusedError before the work, if it
+    or the records in `root` would replace something else."""
+    from headrace.calibration.site_file import check_out
+    from headrace.records.store import check_new_results
+
+    file = Path(out) if out is not None else root / "site.toml"
+    check_place(root, "--results")
+    if not (root / "results.json").exists():
+        check_new_results(root)
+    check_out(file)
+    if rehearse is not None and file.exists() and file.samefile(rehearse):
+        raise UsageError(
+            f"{file} is the site that --rehearse reads", hint="name another file with --out"
+        )
+    return file

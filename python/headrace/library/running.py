@@ -216,7 +216,7 @@ def load_study(
     base = path.resolve().parent
     study = headrace.study.load.load_study(path, base=base)
     # The text that was checked: a pipe is empty by now, and a file may have changed.
-    text = path.read_text() if study.document is None else study.document.raw.decode()
+    text = path.read_text("utf-8") if study.document is None else study.document.raw.decode()
     if site is not None:
         from headrace.calibration.site_file import with_site
 
@@ -283,7 +283,7 @@ def resume(
     if cache_dir is not None:
         check_place(cache_dir, "--cache-dir")
     header = read_header(root)
-    text = (root / "study.toml").read_text()
+    text = (root / "study.toml").read_text("utf-8")
     if text.startswith(WATCHED):
         raise RefusedError(
             f"{root} has the records of a watch: there is nothing to resume",

@@ -51,7 +51,7 @@ def draw(recording: Recording, path: Path) -> None:
             figure.savefig(part, dpi=150, format=kind, metadata=undated)
 
     try:
-        whole(path, write)
+        whole(path, write, seeks=True)
     except OSError as error:
         problem = f"{path}: the picture cannot be written: {system_words(error)}"
         raise HeadraceError(problem) from error

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from headrace.errors import HeadraceError, RefusedError, UsageError
 from headrace.profiles.steps import is_steps_file, profile_path, steps_path
-from headrace.whole_file import is_stream
+from headrace.whole_file import is_stream, write_new
 
 _LONGEST_NAME = 200
 
@@ -104,7 +104,7 @@ def _is_recorded(path: Path) -> bool:
     if not path.is_file():  # a pipe would be waited for
         return False
     try:
-        table = tomllib.loads(path.read_text())
+        table = tomllib.loads(path.read_text("utf-8"))
         return "steps_file" in table or "outline" in table
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
         return False
@@ -122,13 +122,12 @@ def study_to_run(profile: Path, text: str, *, asked: bool) -> tuple[Path, str]:
     for number in itertools.count(1):
         study = profile.with_name(f"{profile.stem}{f'-{number}' if number > 1 else ''}.study.toml")
         try:
-            with study.open("x") as file:
-                file.write(text)
+            write_new(study, text)
             return study, "written"
         except FileExistsError:
             if not asked:
                 return study, "it was there: used as it is"
-            if study.is_file() and study.read_text(errors="replace") == text:
+            if study.is_file() and study.read_text("utf-8", "replace") == text:
                 return study, "it was there: used as it is"
         except OSError as error:
             raise HeadraceError(f"{study}: cannot be written: {error.strerror}") from error

@@ -8,7 +8,7 @@ import unicodedata
 from pathlib import Path
 
 from headrace.errors import HeadraceError, RefusedError, UsageError
-from headrace.whole_file import leads_nowhere
+from headrace.whole_file import leads_nowhere, resolved
 
 _VIRTUAL = frozenset(
     [
@@ -51,6 +51,7 @@ def check_file_place(file: Path, option: str) -> None:
     try:
         # Files are written under a longer name first (whole_file.py).
         file.with_name(f".{file.name}.part").exists()
+        resolved(file)
     except OSError as error:
         raise UsageError(
             f"{_short(file)}: {error.strerror}", hint=f"name another file with {option}"
@@ -73,7 +74,7 @@ def check_new_file(file: Path, option: str) -> None:
     check_file_place(file, option)
     if not file.absolute().parent.exists():
         raise UsageError(f"{option} {file}: there is no folder {file.parent}", hint="make it first")
-    if file.exists():
+    if file.exists() or file.is_symlink():  # a link to nothing is no new file either
         raise RefusedError(f"{file} already exists", hint=f"name another file with {option}")
 
 
@@ -105,7 +106,8 @@ def _bad_place(folder: Path) -> str | None:
         if os.statvfs(nearest).f_flag & os.ST_RDONLY:
             return f"{folder} is on a file system that is mounted read-only"
         if not os.access(nearest, os.W_OK | os.X_OK):
-            return f"no permission to write to {nearest}"
+            why_not = f"no permission to write to {nearest}"
+            return why_not if nearest == folder else f"{folder} cannot be made: {why_not}"
     except (OSError, RuntimeError) as error:
         return f"{_short(folder)}: {getattr(error, 'strerror', None) or error}"
     return None

@@ -95,7 +95,7 @@ class PartialRecord:
     def text(self, name: str, text: str) -> None:
         """Write a text file into the record."""
         with recording(self._root):
-            (self.directory / name).write_text(text)
+            (self.directory / name).write_text(text, "utf-8")
 
     def commit(self, trial: TrialRecord) -> TrialRecord:
         """Write `trial.json`, sync everything to disk and rename the directory into place.
@@ -143,7 +143,7 @@ class ResultStore:
         check_new_results(root)
         with recording(root):
             (root / "trials").mkdir(parents=True, exist_ok=True)
-            (root / "study.toml").write_text(study_text)
+            (root / "study.toml").write_text(study_text, "utf-8")
             _write_plan(plan, root)
             _write_json(root / "environment.json", environment)
             # Last: a folder with this file is complete.
@@ -276,7 +276,7 @@ def read_header(root: Path) -> ResultsHeader:
     try:
         if not path.exists():
             raise UsageError(f"{root} {_what_else(root)}", hint=_where_else(root))
-        values = json.loads(path.read_text())
+        values = json.loads(path.read_text("utf-8"))
         if not isinstance(values, dict):
             raise ValueError("it is no JSON object")
         if values.get("schema") not in SCHEMAS_READ:

@@ -35,11 +35,15 @@ NAMES = {
     "parquet": "report.parquet",
 }
 """The file of each format."""
+FIGURES = "report-figures"
+"""The folder of the figures of `latex.py`."""
 
 
 def is_own_page(file: Path) -> bool:
     """Return whether a file is a page or a PDF that Headrace wrote."""
     try:
+        if not file.is_file():  # a pipe would be waited for, and a terminal
+            return False
         with file.open("rb") as stream:
             head = stream.read(_HEAD_BYTES)
             if head.startswith(b"%PDF-"):

@@ -60,13 +60,13 @@ def _edited_studies(module: StudyModule, alternative: Alternative, folder: Path)
     found: list[Path] = []
     used = not alternative.studies
     for path in module.paths:
-        text = path.read_text()
+        text = path.read_text("utf-8")
         for old, new in alternative.studies:
             used = used or old in text
             text = text.replace(old, new)
         copy = folder / path.relative_to(STUDIES)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(text)
+        copy.write_text(text, "utf-8")
         found.append(copy)
     if not used:
         raise HeadraceError(f"{module.id}, {alternative.label}: no study file has the text")
@@ -77,7 +77,7 @@ def _edited_catalog(alternative: Alternative) -> dict[Path, str]:
     found: dict[Path, str] = {}
     for name, edits in alternative.catalog:
         path = load.ROOT / f"{name}.toml"
-        text = path.read_text()
+        text = path.read_text("utf-8")
         for old, new in edits:
             if old not in text:
                 raise HeadraceError(f"{name}, {alternative.label}: the entry has no {old!r}")

@@ -8,7 +8,8 @@ a study.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,12 @@ import tomlkit
 from scipy.optimize import least_squares
 
 from headrace.catalog import load
-from headrace.errors import HeadraceError
+from headrace.errors import UsageError
 from headrace.reproduce.cells import ObtainedCell, ObtainedCells, run_cells
 from headrace.reproduce.published import POINTS_SCALE, Number, published
 from headrace.reproduce.study import FreeParameter, StudyModule
 from headrace.units import format_change
+from headrace.whole_file import write_whole
 
 
 def calibrate_numbers(module: StudyModule, cells: ObtainedCells) -> list[Number]:
@@ -51,14 +53,26 @@ class _Forgiving(ObtainedCells):
         return super().all(file, **wanted) or [next(iter(self))]
 
 
-def fit_study(module: StudyModule, say: Callable[[str], None]) -> dict[str, float]:
-    """Fit, write the catalog, and return the values.
+def check_fits(modules: Sequence[StudyModule]) -> None:
+    """Raise UsageError if a study has no calibration, or its part of the catalog cannot be
+    written: a fit takes minutes."""
+    for module in modules:
+        if module.calibration is None:
+            raise UsageError(f"{module.id} has no calibrate rows to fit to", hint="name others")
+        for path in _texts(module, _start(module)):
+            if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+                raise UsageError(
+                    f"no permission to write to {path}",
+                    hint="--fit changes the catalog: run it in a clone of your own",
+                )
 
-    Raises HeadraceError when the study has no calibration.
+
+def fit_study(module: StudyModule, say: Callable[[str], None]) -> dict[str, float]:
+    """Fit, write the catalog, and return the values. `check_fits` comes before.
+
+    Raises HeadraceError if the catalog cannot be written.
     """
-    if module.calibration is None:
-        raise HeadraceError(f"{module.id} has no calibrate rows to fit to")
-    start = np.asarray([_scaled(parameter, _read(parameter)) for parameter in module.parameters])
+    start = _start(module)
 
     def residuals(at: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         load.attempt(_texts(module, at))
@@ -90,12 +104,17 @@ def fit_study(module: StudyModule, say: Callable[[str], None]) -> dict[str, floa
     finally:
         load.attempt({})
     for path, text in _texts(module, found.x).items():
-        path.write_text(text)
+        write_whole(path, lambda part, text=text: part.write_text(text, "utf-8"))
     load.attempt({})
     return {
         parameter.name: _value(parameter, float(scaled))
         for parameter, scaled in zip(module.parameters, found.x, strict=True)
     }
+
+
+def _start(module: StudyModule) -> npt.NDArray[np.float64]:
+    """Return the catalog's values of the free parameters, scaled."""
+    return np.asarray([_scaled(parameter, _read(parameter)) for parameter in module.parameters])
 
 
 def _texts(module: StudyModule, at: npt.NDArray[np.float64]) -> dict[Path, str]:
@@ -108,7 +127,7 @@ def _texts(module: StudyModule, at: npt.NDArray[np.float64]) -> dict[Path, str]:
         ):
             path = load.ROOT / parameter.shelf / f"{name}.toml"
             if path not in documents:
-                documents[path] = tomlkit.parse(path.read_text())
+                documents[path] = tomlkit.parse(path.read_text("utf-8"))
             table = documents[path]
             for key in keys[:-1]:
                 table = table[key]

@@ -49,7 +49,7 @@ def write_page(results: Sequence[Reproduced], path: Path) -> None:
     )
     if not is_stream(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    whole(path, lambda part: part.write_text(text))
+    whole(path, lambda part: part.write_text(text, "utf-8"))
 
 
 def _tables(numbers: Sequence[Number]) -> dict[str, list[Number]]:

@@ -96,7 +96,7 @@ class Published:
 @cache
 def published(study: str) -> Published:
     """Return the published results of a study, by its id."""
-    values = tomllib.loads((FOLDER / f"{study}.toml").read_text())
+    values = tomllib.loads((FOLDER / f"{study}.toml").read_text("utf-8"))
     tables = {
         table["id"]: PublishedTable(
             table["id"],

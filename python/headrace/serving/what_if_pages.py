@@ -40,6 +40,7 @@ from headrace.serving.what_if_study import (
 )
 from headrace.serving.worker import WhatIfRun, WhatIfWorker
 from headrace.units import format_share
+from headrace.whole_file import write_new
 
 _LOOK_S = 0.1
 _OFFERED_AT_MOST = 200
@@ -117,8 +118,7 @@ class WhatIfPages:
         file = self._root / f"{name}.toml"
         text = study_of(question, self._root).text
         try:
-            with file.open("x", encoding="utf-8") as written:
-                written.write(text)
+            write_new(file, text)
         except FileExistsError:
             raise RefusedError(f"{file} exists", hint="Go back and give another name.") from None
         return pages.page(

@@ -31,11 +31,22 @@ class Place:
 
 
 def _folder() -> Path:
-    """Return the directory of this user's locks. Raises HeadraceError when another user owns it."""
+    """Return the directory of this user's locks, the same for every process. Raises HeadraceError
+    when there is none that the user owns."""
     if os.geteuid() == 0 and os.access("/run", os.W_OK):
-        place = Path("/run/headrace/claims")
-    else:
-        place = Path(tempfile.gettempdir()) / f"headrace-claims-{os.geteuid()}"
+        return _own(Path("/run/headrace/claims"))
+    name, problem = f"headrace-claims-{os.geteuid()}", HeadraceError("")
+    # $TMPDIR is last: batch systems give each job another one.
+    for folder in dict.fromkeys(("/tmp", "/var/tmp", tempfile.gettempdir())):
+        try:
+            return _own(Path(folder, name))
+        except HeadraceError as error:
+            problem = error
+    raise problem
+
+
+def _own(place: Path) -> Path:
+    """Make a directory that is this user's alone. Raises HeadraceError."""
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = place.lstat()

@@ -9,11 +9,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from headrace.errors import FileProblem, StudyError, system_words
+from headrace.errors import FileProblem, StudyError
 from headrace.traces.files import TraceFile, empty
 from headrace.traces.rows import OP_WORDS, UNSEEN_NS, RequestRows, device_text, read_rows
 from headrace.traces.statistics import TraceDamage
-from headrace.whole_file import whole
+from headrace.whole_file import whole, write_errors
 
 FORMATS = {"iolog": "fio-iolog", "log": "fio-iolog", "csv": "csv", "parquet": "parquet"}
 """Formats by file suffix."""
@@ -33,8 +33,8 @@ def convert(
     written.
 
     Times start at 0 with the first request. Queue or completion times that the trace lacks stay
-    empty. Raises StudyError for an unknown format, a trace without requests, or a file that cannot
-    be written.
+    empty. Raises StudyError for an unknown format or a trace without requests, HeadraceError for a
+    file that cannot be written.
     """
     kind = format or FORMATS.get(out.suffix.removeprefix("."))
     writers: dict[str, Callable[[Path, Generator[RequestRows]], int]] = {
@@ -71,12 +71,8 @@ def convert(
             raise empty(trace, damages)
         return count
 
-    try:
-        count = whole(out, write)
-    except OSError as error:
-        raise StudyError(
-            [FileProblem(out, 0, "", "", f"cannot be written: {system_words(error)}")]
-        ) from None
+    with write_errors(out):
+        count = whole(out, write, seeks=kind == "parquet")
     if damage_count and damaged is not None:
         damaged(damages, damage_count)
     return count

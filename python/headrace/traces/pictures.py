@@ -7,7 +7,7 @@ from pathlib import Path
 from headrace.errors import FileProblem, StudyError
 from headrace.traces.statistics import Statistics
 from headrace.traces.tiles import DrawableTrace, prepare_traces
-from headrace.whole_file import whole
+from headrace.whole_file import whole, write_errors
 
 KINDS = ("png", "svg", "html")
 RUNS_AT_MOST = 6
@@ -16,12 +16,9 @@ ROWS = 110
 """A cell is then more than two pixels of a PNG: a single request stays visible at half size."""
 
 
-def draw(all_statistics: list[Statistics], out: Path, labels: list[str] | None = None) -> list[str]:
-    """Draw one trace, or several stacked on one time axis; return what the picture omits, in words.
-
-    `labels`: names of the traces, their file names if None. Raises StudyError for a trace without
-    times, an unknown suffix, too many traces, or a file that cannot be written.
-    """
+def kind_of(out: Path, traces: int) -> str:
+    """Return the kind of a picture of so many traces. Raises StudyError for an unknown suffix, or
+    too many traces: also before they are read, which may take minutes."""
     kind = out.suffix.removeprefix(".").lower()
     if kind not in KINDS:
         raise StudyError(
@@ -36,8 +33,8 @@ def draw(all_statistics: list[Statistics], out: Path, labels: list[str] | None =
                 )
             ]
         )
-    if len(all_statistics) > RUNS_AT_MOST:
-        given = str(len(all_statistics))
+    if traces > RUNS_AT_MOST:
+        given = str(traces)
         raise StudyError(
             [
                 FileProblem(
@@ -50,6 +47,16 @@ def draw(all_statistics: list[Statistics], out: Path, labels: list[str] | None =
                 )
             ]
         )
+    return kind
+
+
+def draw(all_statistics: list[Statistics], out: Path, labels: list[str] | None = None) -> list[str]:
+    """Draw one trace, or several stacked on one time axis; return what the picture omits, in words.
+
+    `labels`: names of the traces, their file names if None. Raises StudyError for a trace without
+    times, an unknown suffix or too many traces, HeadraceError for a file that cannot be written.
+    """
+    kind = kind_of(out, len(all_statistics))
     runs = _cells(all_statistics, labels, 2 if kind == "html" else 1)
 
     def write(part: Path) -> None:
@@ -62,12 +69,8 @@ def draw(all_statistics: list[Statistics], out: Path, labels: list[str] | None =
 
             save(runs, part, kind)
 
-    try:
-        whole(out, write)
-    except OSError as error:
-        raise StudyError(
-            [FileProblem(out, 0, "--out", "", f"cannot be written: {error.strerror or error}")]
-        ) from None
+    with write_errors(out, "name another file with --out"):
+        whole(out, write, seeks=kind != "html")
     return [f"{run.label}: {note}" for run in runs for note in run.notes()]
 
 

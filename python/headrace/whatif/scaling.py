@@ -132,7 +132,7 @@ class _Simulation:
 def _study(records: Records) -> Study:
     file = records.root / "study.toml"
     try:
-        text = file.read_text()
+        text = file.read_text("utf-8")
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}: only a stored study can be scaled") from error
     return load_study_text(text, file=file, base=Path(records.header.base))

@@ -22,7 +22,7 @@ from headrace.cli.drive.options import (
     drive_of,
     wrong,
 )
-from headrace.errors import FileProblem, StudyError
+from headrace.whole_file import write_whole
 
 app = typer.Typer()
 
@@ -70,12 +70,7 @@ def replay(
     response_ns = replay_trace(
         found, requests, iodepth=(iodepth or 1) if closed else 0, seed=seed, raid=array
     )
-    try:
-        requests.write(output, response_ns)
-    except OSError as error:
-        raise StudyError(
-            [FileProblem(output, 0, "--out", "", f"cannot be written: {error.strerror}")]
-        ) from None
+    write_whole(output, lambda part: requests.write(part, response_ns))
     _show_replay(found.name, response_ns, "closed" if closed else "open", seed, as_json)
     if not as_json:
         err.print(f"written: {output}", style="dim", markup=False)

@@ -73,11 +73,7 @@ def validate(
     measured = [read_trace(trace) for trace in traces]
     made = validate_drive(found, measured, angles=angles or 5, raid=array)
     if plot is not None:
-        try:
-            save_distributions(made, plot)
-        except OSError as error:
-            problem = FileProblem(plot, 0, "--plot", "", f"cannot be written: {error.strerror}")
-            raise StudyError([problem]) from None
+        save_distributions(made, plot)
     if as_json:
         columns = ("measured_ns", "modelled_ns")
         values = {name: value for name, value in asdict(made).items() if name not in columns}

@@ -10,12 +10,13 @@ from tomlkit.items import InlineTable
 from tomlkit.items import Table as TomlTable
 
 from headrace.drives.learning.values import DIGITS, LearntDrive, LearntValue
-from headrace.errors import FileProblem, StudyError
 from headrace.scenario import Table
+from headrace.whole_file import write_errors, write_new
 
 
 def write_learnt(learnt: LearntDrive, path: Path, *, device: str, date: str) -> None:
-    """Write a new drive file. Raises StudyError if it cannot be written, or is there already."""
+    """Write a new drive file. Raises HeadraceError if it cannot be written, or is there
+    already."""
     learnt.table["name"] = path.stem
     document = tomlkit.document()
     what = "reads and writes" if learnt.written_bytes else "reads"
@@ -33,13 +34,8 @@ def write_learnt(learnt: LearntDrive, path: Path, *, device: str, date: str) -> 
     for key in _names(learnt.table):
         source[key] = _source(key, known, learnt, about)
     document["source"] = source
-    try:
-        with path.open("x") as file:  # another program may have made it meanwhile
-            file.write(tomlkit.dumps(document))
-    except OSError as error:
-        raise StudyError(
-            [FileProblem(path, 0, "--out", "", f"cannot be written: {error.strerror}")]
-        ) from None
+    with write_errors(path):
+        write_new(path, tomlkit.dumps(document))  # another program may have made it meanwhile
 
 
 def _item(value: object) -> object:

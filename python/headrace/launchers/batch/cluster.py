@@ -196,7 +196,7 @@ def _kept_in(folder: Path, kind: Any) -> Any:
         @contextmanager
         def job_file(self) -> Generator[str]:
             script = folder / f"{self.name}.sh"
-            script.write_text(self.job_script())
+            script.write_text(self.job_script(), "utf-8")
             yield str(script)
 
     return Kept
