@@ -126,6 +126,27 @@ def test_a_killed_fork_server_costs_one_trial(workspace: Workspace) -> None:
     assert {trial["status"] for trial in workspace.trials()} == {"done"}
 
 
+def test_a_trial_in_which_headrace_was_stopped_is_run_again(workspace: Workspace) -> None:
+    """As by Ctrl-Z: free slots stayed empty, and half of the rate was a valid number."""
+    sustained = COMMANDS.replace("2.5", "0.3").replace("slots = [1, 2]", "slots = [2]")
+    sustained += 'load = "sustained"\nduration = "4 s"\n'
+    process = workspace.start(
+        "run", workspace.study(sustained), "--results", "results", "--cache-dir", workspace.cache
+    )
+    descendants(process, lambda line: line[1:] == ["0.3"])
+    os.kill(process.pid, signal.SIGSTOP)
+    time.sleep(2.5)
+    os.kill(process.pid, signal.SIGCONT)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 5, err
+    (stopped,) = workspace.trials()
+    assert "stopped" in [reason["code"] for reason in stopped["validity"]["reasons"]], stopped
+    again = workspace.run("resume", "results", "--retry-invalid", "--cache-dir", workspace.cache)
+    (trial,) = workspace.trials()
+    codes = [reason["code"] for reason in trial["validity"]["reasons"]]
+    assert "stopped" not in codes, again.stdout + again.stderr
+
+
 PACKETS = """
 headrace = 1
 title = "packets"

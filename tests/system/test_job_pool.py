@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -17,13 +18,17 @@ from typing import Any
 import pytest
 
 from headrace.datasets import materialise, read_manifest
+from headrace.engine.measure import validity
 from headrace.engine.measure.job_pool import JobPool, PoolResult, PoolTask
+from headrace.engine.measure.outcome import failure_of
 from headrace.engine.measure.packet_files import QueryFile
 from headrace.engine.measure.packets import Packetiser
 from headrace.engine.packet_sizes import Sizes
+from headrace.errors import HeadraceError
 from headrace.launchers import Job, Launcher, Launchers
 from headrace.launchers.fork_server import ForkServerDiedError
 from headrace.launchers.local import MachineAgent
+from headrace.system.cgroups import hierarchy, make_group
 from headrace.system.identity import start_ticks
 from headrace.system.journal import Journal
 from headrace.workloads import JobInput, Workload, kinds
@@ -166,6 +171,51 @@ def test_a_killed_fork_server_says_so_and_is_started_anew(
     assert [start_ticks(pid) for pid in pids] == [None, None], "jobs die with it"
     again = run(new_launcher, task(journal, sleep, "command", options, tmp_path / "jobs", slots=2))
     assert [job.exit for job in again.jobs] == ["ok", "ok"]
+
+
+def test_a_fork_server_that_may_not_fork_says_so_and_goes_on(
+    new_launcher: Launcher, journal: Journal, tmp_path: Path
+) -> None:
+    """As with `ulimit -u`, or with the limit of a container. It died, with the jobs it had."""
+    if hierarchy("pids") is None:
+        pytest.skip("no control group limits processes here")
+    options = {"command": ["sleep", "0.3"]}
+    part = kinds()["command"]
+    sleep = part("mine", part.Options.model_validate(options))
+    group, entries = make_group(journal, "pids")
+    wanted = task(journal, sleep, "command", options, tmp_path / "jobs", slots=2)
+    try:
+        assert new_launcher.warm("command", "mine", options) is None
+        (fork_server,) = new_launcher.pids(MachineAgent(journal))
+        (group / "cgroup.procs").write_text(str(fork_server))
+        (group / "pids.max").write_text((group / "pids.current").read_text())
+        with pytest.raises(HeadraceError, match="no process can be started for a job") as caught:
+            run(new_launcher, wanted)
+        failure = failure_of(caught.value)
+        assert failure.passing == "processes" and "ulimit -u" in failure.cause, failure
+        (group / "pids.max").write_text("max")
+        assert [job.exit for job in run(new_launcher, wanted).jobs] == ["ok", "ok"]
+        assert new_launcher.pids(MachineAgent(journal)) == {fork_server}
+    finally:
+        new_launcher.close()
+        journal.put_back(entries)
+
+
+def test_a_stop_of_headrace_itself_is_counted(
+    launcher: Launcher, journal: Journal, tmp_path: Path
+) -> None:
+    """As by Ctrl-Z, or of a suspended batch job. Free slots of a sustained load stay empty."""
+    options = {"command": ["sleep", "0.2"]}
+    part = kinds()["command"]
+    sleep = part("mine", part.Options.model_validate(options))
+    wanted = replace(task(journal, sleep, "command", options, tmp_path / "jobs"), duration_s=3.0)
+    assert run(launcher, replace(wanted, duration_s=0.5)).stopped_s == 0.0
+    stop = f"sleep 0.7; kill -STOP {os.getpid()}; sleep 2; kill -CONT {os.getpid()}"
+    with subprocess.Popen(["sh", "-c", stop], start_new_session=True):
+        result = run(launcher, wanted)
+    assert 1.5 < result.stopped_s < 3.0, result
+    (reason,) = validity.stopped(result.stopped_s)
+    assert reason.code == "stopped" and reason.text.startswith("headrace was stopped for ")
 
 
 def test_a_later_job_that_does_not_get_ready_is_killed(

@@ -24,6 +24,8 @@ from headrace.profiles.places import profile_to_write
         (errno.EDQUOT, "no-space", "free some space"),
         (errno.EROFS, "read-only", "mount it writable"),
         (errno.EMFILE, "open-files", "raise the limit (ulimit -n)"),
+        (errno.EAGAIN, "processes", "raise the limit (ulimit -u"),
+        (errno.EFBIG, "file-size", "raise the limit (ulimit -f)"),
     ],
 )
 def test_what_the_machine_lacked_is_said_with_its_remedy(
@@ -38,6 +40,12 @@ def test_what_the_machine_lacked_is_said_with_its_remedy(
         raise HeadraceError("the directory cannot be made") from error
     except HeadraceError as raised:
         assert failure_of(raised).passing == code
+
+
+def test_a_thread_that_could_not_be_started_is_a_limit_that_may_pass() -> None:
+    failure = failure_of(RuntimeError("can't start new thread"))
+    assert (failure.passing, failure.trace) == ("processes", None)
+    assert "ulimit -u" in failure.cause
 
 
 def test_other_errors_do_not_pass() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pandas as pd
 import pytest
@@ -189,6 +192,34 @@ def test_a_damaged_letter_of_a_column_is_an_error_and_no_traceback(results: Path
         records.trial_jobs(name, ["wall_s"])
     with pytest.raises(HeadraceError, match=results.name):
         _ = records.jobs
+
+
+WITH_FEW_PROCESSES = """
+import os, resource, sys
+from pathlib import Path
+from headrace.records.tables import read_table
+if os.getuid() == 0:  # no limit counts for root
+    os.setgroups([])
+    os.setgid(34568)
+    os.setuid(34568)
+resource.setrlimit(resource.RLIMIT_NPROC, (5, 5))  # this process, and threads of Arrow's own
+print(read_table(Path(sys.argv[1])).num_rows)
+"""
+
+
+def test_tables_are_read_with_hardly_a_thread(results: Path) -> None:
+    """Arrow started one for each CPU or column: it failed, crashed, or waited without end."""
+    with TemporaryDirectory(dir="/var/tmp") as place:  # pytest's folders are the user's alone
+        Path(place).chmod(0o755)
+        file = shutil.copy(results / "plan.parquet", place)
+        ended = subprocess.run(
+            [sys.executable, "-c", WITH_FEW_PROCESSES, file],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, "OMP_NUM_THREADS": "8"},  # as on a machine with 8 CPUs
+        )
+    assert (ended.returncode, ended.stdout) == (0, "12\n"), ended.stderr
 
 
 def test_no_trial_yet(tmp_path: Path) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
 
 from headrace.probes import Watch
 from headrace.probes.ganglia import GangliaOptions, GangliaProbe
@@ -94,6 +99,52 @@ def test_a_stop_asks_no_prometheus_server() -> None:
         assert server.asked == 0
         probe.stop()
         assert server.asked == 1 and probe.lost == 1, "it is not Prometheus"
+
+
+@contextmanager
+def prometheus() -> Generator[tuple[str, list[float]]]:
+    """Yield the address of a server with the right time, and the starts that it is asked for."""
+    wall_less_monotonic_s = time.time() - time.monotonic()
+    starts_s: list[float] = []
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            query = parse_qs(urlsplit(self.path).query)
+            starts_s.extend(map(float, query.get("start", ())))
+            now_s = wall_less_monotonic_s + time.monotonic()
+            result = [] if "start" in query else [now_s, str(now_s)]
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"status": "success", "data": {"result": result}}).encode())
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Answers) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", starts_s
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("step_s", [-60.0, 60.0])
+def test_a_clock_that_is_set_during_a_trial_moves_no_values(
+    step_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Set back by a minute, the first minute of a trial was missing from the means."""
+    with prometheus() as (address, starts_s):
+        options = PrometheusProbeOptions(address=address, metrics={"x": "up"})
+        probe = PrometheusProbe(options)
+        begun_s = time.time()
+        probe.start(NOTHING)
+        wall_s = time.time
+        monkeypatch.setattr(time, "time", lambda: wall_s() + step_s)
+        probe.stop()
+        monkeypatch.undo()
+    assert probe.lost == 0 and starts_s == [pytest.approx(begun_s, abs=5)]
+    assert probe.clock() == (pytest.approx(0, abs=5), pytest.approx(0, abs=5))
 
 
 def test_a_service_that_fails_during_a_trial_keeps_what_it_said() -> None:

@@ -1,5 +1,6 @@
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from headrace.errors import CannotRecordError, RefusedError, UsageError
 from headrace.plan import Plan
-from headrace.records.store import ResultsHeader, ResultStore, read_header
+from headrace.records.store import ResultsHeader, ResultStore, read_header, recording
 from synthetic_records import failed_trial
 
 HEADER = ResultsHeader("abc", "a study", "measure", "/", "2026-01-01T00:00:00+00:00", "0.1.0")
@@ -60,6 +61,20 @@ def test_a_full_disk_before_the_first_record_is_no_run_to_resume(tmp_path: Path)
     with pytest.raises(CannotRecordError, match="no trial was begun") as failed:
         make(root)
     assert failed.value.hint == "free some space, then: run the study again"
+
+
+def test_a_limit_of_file_sizes_is_named_with_its_remedy(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with (
+            pytest.raises(CannotRecordError, match="File too large") as caught,
+            recording(tmp_path),
+        ):
+            (tmp_path / "file").write_bytes(bytes(1000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert str(caught.value.hint).startswith("raise the limit for the size of files (ulimit -f)")
 
 
 def test_a_results_folder_of_another_version_is_refused(tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ class Records:
         """Return these columns of a trial's jobs. Raises HeadraceError when the file is damaged."""
         path = self.root / "trials" / trial / "jobs.parquet"
         try:
-            return pq.read_table(path, columns=list(columns)).to_pandas()
+            return read_table(path, columns).to_pandas(use_threads=False)
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             raise HeadraceError(f"{path}: cannot read the jobs: {error}") from error
 
@@ -210,7 +210,7 @@ class Records:
         if not path.exists():
             return pd.DataFrame()
         try:
-            return read_table(path).to_pandas()
+            return read_table(path).to_pandas(use_threads=False)
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             raise HeadraceError(f"{path}: cannot read the series: {error}") from error
 

@@ -20,6 +20,7 @@ from headrace.errors import ExitCode, HeadraceError
 from headrace.system.address_space import of_import, respect_limit, too_little
 from headrace.system.ending import end_without_search
 from headrace.system.own_variables import BLAS, one_thread
+from headrace.system.process_limit import REMEDY, is_process_limit
 from headrace.system.stopping import exit_code as _stopped
 from headrace.system.stopping import interrupted
 
@@ -52,7 +53,9 @@ def run_command(make_app: Callable[..., typer.Typer]) -> None:
         if not of_import(error):
             raise
         _end_without_memory(f"{Path(error.path or 'a library').name} cannot be loaded")
-    except Exception:
+    except Exception as error:
+        if is_process_limit(error):
+            _end_without_processes()
         if not interrupted():
             raise
         err.print("headrace: stopped")
@@ -67,6 +70,15 @@ def run_command(make_app: Callable[..., typer.Typer]) -> None:
                 err.print("headrace: stopped")
             sys.exit(_stopped())
         raise
+    except BaseException as error:  # a panic of Rust
+        if is_process_limit(error):
+            _end_without_processes()
+        raise
+
+
+def _end_without_processes() -> NoReturn:
+    complain(HeadraceError("no more processes or threads can be started", hint=REMEDY))
+    sys.exit(int(ExitCode.MISSING))
 
 
 def _end_without_memory(what: str) -> NoReturn:
@@ -105,6 +117,8 @@ def _ended_by(error: OSError) -> ExitCode:
         hint = "free some space in /tmp, or set TMPDIR to a folder that you can write to"
         complain(HeadraceError("there is no space for temporary files", hint=hint))
         return ExitCode.RUN_FAILED
+    if is_process_limit(error):
+        _end_without_processes()
     if "--install-completion" in sys.argv[1:2]:
         where = f" ({error.filename})" if error.filename else ""
         problem = f"completion cannot be installed: {error.strerror}{where}"

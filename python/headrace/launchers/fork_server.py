@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from headrace.errors import NoSpaceError
+from headrace.errors import HeadraceError, NoSpaceError
 from headrace.launchers import LauncherLostError
 from headrace.launchers.channel import Channel
 from headrace.system.children import kill_family, signal_name
@@ -114,6 +114,7 @@ class ForkServer:
     def spawn(self, schemes: Set[str] = frozenset()) -> tuple[int, Channel]:
         """Fork a job process; return its pid and channel. Raises ForkServerDiedError.
 
+        Raises HeadraceError if it cannot fork: a limit of processes, or no memory.
         `schemes`: those of its URLs. What their clients import before a fork is imported once.
         """
         if new := schemes - self._loaded:
@@ -123,7 +124,13 @@ class ForkServer:
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                return int(self._ask(("spawn",), "pid", theirs.fileno())), Channel(ours)
+                pid, refused = self._ask(("spawn",), "pid", theirs.fileno())
+                if refused:
+                    words = os.strerror(refused)
+                    raise HeadraceError(f"no process can be started for a job: {words}") from (
+                        OSError(refused, words)
+                    )
+                return int(pid), Channel(ours)
         except BaseException:
             ours.close()
             raise
@@ -252,7 +259,12 @@ class _Server:
 
     def _spawn(self, descriptor: int) -> None:
         parent = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # a limit of processes (`ulimit -u`, pids.max), or no memory
+            os.close(descriptor)
+            self._channel.send(("pid", (0, error.errno)))
+            return
         if pid == 0:
             self._selector.close()
             self._channel.close()
@@ -263,7 +275,7 @@ class _Server:
         # The process id cannot be reused until `_reap` waits for it.
         self._jobs[pid] = os.pidfd_open(pid)
         self._selector.register(self._jobs[pid], selectors.EVENT_READ, pid)
-        self._channel.send(("pid", pid))
+        self._channel.send(("pid", (pid, 0)))
 
     def _reap(self, pid: int) -> None:
         pidfd = self._jobs.pop(pid)

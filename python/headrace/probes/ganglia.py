@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 import socket
-import time
 from collections.abc import Iterable
 from typing import Any, ClassVar
 from xml.parsers import expat
@@ -25,6 +24,7 @@ from headrace.probes.services import (
     Sample,
     ServiceOptions,
     ServiceProbe,
+    steady_s,
 )
 from headrace.system.waiting import remaining
 
@@ -57,7 +57,7 @@ class GangliaProbe(ServiceProbe):
 
     @override
     def ask(self) -> Iterable[Sample]:
-        before_s = time.time()
+        before_s = steady_s()
         text = self._text()
         state = _State(self.options)
         try:
@@ -66,7 +66,7 @@ class GangliaProbe(ServiceProbe):
             raise HeadraceError(f"{self.options.address}: not the XML of gmond: {error}") from None
         if state.time_s is None:
             raise HeadraceError(f"{self.options.address}: no cluster in the answer of gmond")
-        self._clock.add(before_s, time.time(), state.time_s, 1.0)
+        self._clock.add(before_s, steady_s(), state.time_s, 1.0)
         return [
             Sample(self._clock.monotonic_s(reported_s + 0.5), host, metric, value, unit)
             for host, metric, reported_s, value, unit in state.found

@@ -26,6 +26,7 @@ from headrace.probes.services import (
     Sample,
     ServiceOptions,
     ServiceProbe,
+    steady_s,
 )
 from headrace.refusals import form
 
@@ -68,7 +69,7 @@ class PrometheusProbe(ServiceProbe):
     def __init__(self, options: Any) -> None:
         super().__init__(options)
         self._clock = ClockOffset()
-        self._begin_s = time.time()
+        self._begin_s = steady_s()
         self._asked = True
         """Whether the server was asked for the values of the trial."""
 
@@ -78,7 +79,7 @@ class PrometheusProbe(ServiceProbe):
 
     @override
     def start(self, watch: Watch) -> None:
-        self._begin_s, self._asked = time.time(), False
+        self._begin_s, self._asked = steady_s(), False
         if self._exporter:
             super().start(watch)
         else:
@@ -90,7 +91,7 @@ class PrometheusProbe(ServiceProbe):
         if ask and not self._exporter and not self._asked:
             self._asked = True
             try:
-                self.samples += self._ranges(self._begin_s, time.time())
+                self.samples += self._ranges(self._begin_s, steady_s())
             except HeadraceError as error:
                 self.lost, self.error = self.lost + 1, error.message
 
@@ -102,7 +103,7 @@ class PrometheusProbe(ServiceProbe):
 
     @override
     def ask(self) -> Iterable[Sample]:
-        now_s = time.time()
+        now_s = steady_s()
         return self._scraped() if self._exporter else self._ranges(now_s - 1, now_s)
 
     @override
@@ -118,9 +119,9 @@ class PrometheusProbe(ServiceProbe):
             raise HeadraceError(f"{self.options.address}: no answer of Prometheus") from None
 
     def _asked_ranges(self, begin_s: float, end_s: float) -> list[Sample]:
-        before_s = time.time()
+        before_s = steady_s()
         found = self._api("query", query="time()")
-        self._clock.add(before_s, time.time(), float(found[1]), 0.001)
+        self._clock.add(before_s, steady_s(), float(found[1]), 0.001)
         samples: list[Sample] = []
         for metric, expression in self.options.metrics.items():
             ahead_s = self._clock.offset_s

@@ -25,6 +25,15 @@ from headrace.units import Seconds
 MOST_BYTES = 32 << 20
 """Largest answer of a service."""
 _END_S = 15.0
+_WALL_LESS_MONOTONIC_S = time.time() - time.monotonic()
+
+
+def steady_s() -> float:
+    """Return the wall clock of this machine as it was set when the process began, in seconds.
+
+    A clock that is set while jobs run would move the time of which a service is asked.
+    """
+    return _WALL_LESS_MONOTONIC_S + time.monotonic()
 
 
 class ServiceOptions(ProbeOptions):
@@ -181,7 +190,7 @@ class ClockOffset:
         self._low, self._high = float("-inf"), float("inf")
 
     def add(self, before_s: float, after_s: float, server_s: float, resolution_s: float) -> None:
-        """Add an answer. Times are wall clock seconds; the server cuts its own to a resolution."""
+        """Add an answer between two times of `steady_s`; the server cuts its to a resolution."""
         low, high = server_s - after_s, server_s + resolution_s - before_s
         if low > self._high or high < self._low:  # a clock was set: the past says nothing
             self._low, self._high = low, high
@@ -204,4 +213,4 @@ class ClockOffset:
 
     def monotonic_s(self, server_s: float) -> float:
         """Return a time of the server on this machine's monotonic clock."""
-        return server_s - self.offset_s - time.time() + time.monotonic()
+        return server_s - self.offset_s - _WALL_LESS_MONOTONIC_S

@@ -469,7 +469,7 @@ def load_steps(
                 "steps_file",
                 "the file with the profile's steps is missing; it belongs next to the .toml file",
             )
-        read = pq.ParquetFile(path).read()
+        read = pq.ParquetFile(path).read(use_threads=False)
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         told = str(error).splitlines()[0][:200]
         raise StudyError(

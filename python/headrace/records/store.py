@@ -361,6 +361,11 @@ def recording(root: Path) -> Generator[None]:
                 f"records cannot be written to {root}: {system_words(error)}",
                 hint="name a folder with --results",
             ) from None
+        if error.errno == errno.EFBIG:
+            raise CannotRecordError(
+                f"records cannot be written to {root}: {system_words(error)}",
+                hint=f"raise the limit for the size of files (ulimit -f), then: {again}",
+            ) from None
         raise CannotRecordError(
             f"records cannot be written to {root}: {error}",
             hint=f"when it can be written to again: {again}",

@@ -81,7 +81,8 @@ def _write(table: Any, path: Path) -> None:
 def read_table(path: Path, columns: Sequence[str] | None = None) -> Any:
     """Return a table, or these columns of those that it has. Raises OSError or pa.ArrowException.
 
-    `pyarrow.parquet.read_table` would import what reads folders of files.
+    `pyarrow.parquet.read_table` would import what reads folders of files. Without threads for
+    columns: where they cannot be started (`ulimit -u`), Arrow fails, crashes or hangs.
     """
     with pq.ParquetFile(path) as file:
-        return file.read(None if columns is None else list(columns))
+        return file.read(None if columns is None else list(columns), use_threads=False)

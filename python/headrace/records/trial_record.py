@@ -78,7 +78,13 @@ READ_ONLY = "read-only"
 OPEN_FILES = "open-files"
 """Code of a reason: no more files could be opened."""
 
-PASSING = (NODE_LOST, NO_SPACE, READ_ONLY, OPEN_FILES)
+PROCESSES = "processes"
+"""Code of a reason: no more processes or threads could be started."""
+
+FILE_SIZE = "file-size"
+"""Code of a reason: a file would have been larger than the limit of the user or the file system."""
+
+PASSING = (NODE_LOST, NO_SPACE, READ_ONLY, OPEN_FILES, PROCESSES, FILE_SIZE)
 """Codes of reasons of failed trials that may succeed when they are run again."""
 
 

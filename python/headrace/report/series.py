@@ -91,7 +91,7 @@ def trial_series(results: Path, trial: str) -> TrialSeries:
         path = results / "trials" / trial / "series" / f"{probe}.parquet"
         if not path.is_file():
             continue
-        frame = read_table(path).to_pandas()
+        frame = read_table(path).to_pandas(use_threads=False)
         if frame.empty or "time_s" not in frame.columns:
             continue
         frame = thin(_over_devices(frame))
@@ -114,7 +114,7 @@ def _power(trial: Path) -> dict[str, list[float | None]]:
     path = trial / "series" / "power.parquet"
     if not path.is_file():
         return {}
-    frame = read_table(path).to_pandas()
+    frame = read_table(path).to_pandas(use_threads=False)
     if frame.empty:
         return {}
     names = frame["meter"] + " " + frame["channel"]
@@ -132,7 +132,8 @@ def _services(trial: Path) -> TrialSeries:
     """Return what monitoring services said, a table for each unit: `services UNIT`."""
     found: TrialSeries = {}
     frames = [
-        read_table(path).to_pandas() for path in sorted((trial / "series").glob("*-*.parquet"))
+        read_table(path).to_pandas(use_threads=False)
+        for path in sorted((trial / "series").glob("*-*.parquet"))
     ]
     frames = [frame for frame in frames if {"host", "metric", "unit"} <= {*frame.columns}]
     if not frames:
@@ -154,7 +155,7 @@ def _jobs(trial: Path) -> dict[str, list[float | None]]:
     path = trial / "jobs.parquet"
     if not path.is_file():
         return {}
-    frame = read_table(path, ["start_s", "end_s"]).to_pandas().dropna()
+    frame = read_table(path, ["start_s", "end_s"]).to_pandas(use_threads=False).dropna()
     steps = pd.concat(
         [
             pd.DataFrame({"time_s": frame["start_s"], "change": 1}),

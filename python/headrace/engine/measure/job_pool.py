@@ -17,6 +17,7 @@ from typing import Any
 
 from headrace.engine.live import NodeLive
 from headrace.engine.measure.live_jobs import LiveJobs
+from headrace.engine.measure.own_stops import OwnStops
 from headrace.engine.measure.packets import Packetiser
 from headrace.errors import HeadraceError, InterruptedRunError
 from headrace.launchers import (
@@ -78,6 +79,8 @@ class PoolResult:
     """Jobs that were released together: those with the smallest numbers."""
     storage_lost: str = ""
     """Why the storage was gone while jobs ran, in words; empty if it was there."""
+    stopped_s: float = 0.0
+    """Seconds for which this process was stopped while jobs ran."""
 
 
 @dataclass
@@ -161,6 +164,7 @@ class JobPool:
         self._oom_before = self._out_of_memory()
         self._storage_lost = ""
         self._live = LiveJobs(map(task.agent, range(task.slots)))
+        self._stops = OwnStops()
 
     def get_ready(self) -> list[Job]:
         """Start one job per slot and return the jobs when all are ready for release.
@@ -184,6 +188,7 @@ class JobPool:
         Processes may not have exited by then: `close` waits for them. Raises InterruptedRunError
         when stopped.
         """
+        self._stops = OwnStops()  # what was before the release harms nothing
         self._release = time.monotonic()
         self._launcher.release([job.job for job in self._jobs])
         self._show_nodes()
@@ -201,7 +206,14 @@ class JobPool:
         jobs = sorted(ends, key=lambda end: end.job)
         packets = self._task.packets and self._task.packets.summary(self._release)
         return PoolResult(
-            jobs, self._release, stonewall, last, packets, self._task.slots, self._storage_lost
+            jobs,
+            self._release,
+            stonewall,
+            last,
+            packets,
+            self._task.slots,
+            self._storage_lost,
+            self._stops.stopped_s,
         )
 
     # -- one job --
@@ -315,7 +327,9 @@ class JobPool:
         """Process all pending messages and exits; wait at most `patience_s`."""
         if self._stop():
             raise InterruptedRunError("stopped")
-        for event in self._launcher.wait(patience_s):
+        with self._stops.waiting(patience_s):
+            events = self._launcher.wait(patience_s)
+        for event in events:
             if (job := self._pool_job.get(event.job)) is not None:
                 self._process(job, event)
 

@@ -21,7 +21,15 @@ from headrace.errors import (
 from headrace.launchers import LauncherLostError, NoNodesError, TooFewNodesError
 from headrace.records.energy import Energy
 from headrace.records.nodes import NodeFacts
-from headrace.records.trial_record import NO_SPACE, NODE_LOST, OPEN_FILES, READ_ONLY
+from headrace.records.trial_record import (
+    FILE_SIZE,
+    NO_SPACE,
+    NODE_LOST,
+    OPEN_FILES,
+    PROCESSES,
+    READ_ONLY,
+)
+from headrace.system.process_limit import REMEDY, is_process_limit
 
 if TYPE_CHECKING:
     from headrace.engine.measure.job_pool import PoolResult
@@ -95,15 +103,20 @@ class Outcome:
     """The same steps, for a retry."""
 
 
-def _of_system(error: OSError | None) -> tuple[str, str | None]:
+def _of_system(error: Exception) -> tuple[str, str | None]:
     """Return the code of a reason that may pass, and what to do; ("", None) for other errors."""
-    number = None if error is None else error.errno
+    cause = system_error(error)
+    if is_process_limit(cause or error):
+        return PROCESSES, f"{REMEDY}, then resume with --retry-invalid"
+    number = None if cause is None else cause.errno
     if number in NO_SPACE_ERRORS:
         return NO_SPACE, "free some space or inodes, then resume with --retry-invalid"
     if number == errno.EROFS:
         return READ_ONLY, "mount it writable, then resume with --retry-invalid"
     if number in (errno.EMFILE, errno.ENFILE):
         return OPEN_FILES, "raise the limit (ulimit -n), then resume with --retry-invalid"
+    if number == errno.EFBIG:
+        return FILE_SIZE, "raise the limit (ulimit -f), then resume with --retry-invalid"
     return "", None
 
 
@@ -120,7 +133,7 @@ def failure_of(error: Exception, where: str = "") -> Failure:
     if isinstance(error, (LauncherLostError, NoNodesError)):
         passing, remedy = NODE_LOST, error.hint
     else:
-        passing, remedy = _of_system(system_error(error))
+        passing, remedy = _of_system(error)
     if isinstance(error, HeadraceError):
         hint = error.hint or remedy
         text = f"{cause} ({hint})" if hint else cause

@@ -288,6 +288,17 @@ def too_short(run: RunOptions, last_done_s: float) -> list[Reason]:
     ]
 
 
+def stopped(stopped_s: float) -> list[Reason]:
+    """Return a reason if Headrace itself was stopped while jobs ran."""
+    if stopped_s <= 0:
+        return []
+    text = (
+        f"headrace was stopped for {stopped_s:.1f} s while jobs ran (Ctrl-Z, SIGSTOP, or a "
+        "suspended batch job, container or machine): slots stayed empty, or jobs were stopped, too"
+    )
+    return [reason("stopped", text)]
+
+
 def steady(run: RunOptions, jobs: Sequence[JobEnd], stonewall_s: float) -> list[Reason]:
     """Return a reason for sustained load whose two halves differ too much.
 

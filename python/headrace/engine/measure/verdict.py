@@ -58,6 +58,7 @@ def verdict_on(
     if pool.storage_lost:
         reasons.append(Reason(code=NODE_LOST, text=pool.storage_lost))
     reasons += validity.too_short(run, pool.last_done_s)
+    reasons += validity.stopped(pool.stopped_s)
     reasons += validity.steady(run, pool.jobs, pool.stonewall_s)
     reasons += validity.faults(outcome.injected)
     reasons += validity.completion_delay(with_service(outcome.emulators, values.get("block")))
