@@ -273,7 +273,37 @@ def test_reads_of_several_threads_that_overlap(
     assert verdict["observation"]["accesses"][0]["waited_s"] > 2 * verdict["observation"]["wall_s"]
     advice = verdict["advice"]
     assert advice is not None and len(advice["changes"]) >= 2, ended.stderr
+    # Of all threads: the first one only waits for the others.
+    waited_s = part(verdict, "wait-cpu") * verdict["observation"]["wall_s"]
+    assert advice["wait_cpu_s"] == pytest.approx(waited_s, rel=1e-6)
     assert advice["present_s"] == pytest.approx(advice["measured_s"], rel=0.15), ended.stderr
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_threads_that_read_beside_one_that_computes(
+    workspace: Workspace, context: TargetContext
+) -> None:
+    """Whether faster storage would save anything is not seen, though four threads wait for it."""
+    target = made("block", image=str(workspace.place / "disk.img"), size="512 MiB")
+    limit = Throttle(ThrottleOptions.model_validate({"what": "throttle", "read_iops": 250}))
+    location = target.prepare(context)
+    # It releases the lock of the interpreter.
+    joins, computes = "each.join()", "\n while each.is_alive(): hashlib.sha256(bytes(1 << 20))"
+    beside = f"import hashlib{THREADS.replace(joins, computes)}"
+    try:
+        assert location.directory is not None
+        file = written(location.directory, 256 << 20)
+        limit.inject(location, context.journal)
+        verdict, ended = why(workspace, sys.executable, "-c", beside, str(file))
+    finally:
+        limit.lift()
+        target.release(context)
+    seen = verdict["observation"]
+    assert seen["accesses"][0]["waited_s"] > seen["wall_s"]
+    assert verdict["limit"]["kind"] in ("cpu", "wait-cpu"), ended.stderr
+    assert part(verdict, "cpu", "wait-cpu") > 0.8, ended.stderr
+    least_s, most_s = seen["waits_bounds_s"]
+    assert least_s < 0.2 * seen["wall_s"] and most_s > 0.5 * seen["wall_s"]
 
 
 @pytest.mark.quiet  # shares of time

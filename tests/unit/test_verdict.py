@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,11 +13,13 @@ import pytest
 from headrace.verdict.attached import observation_from
 from headrace.verdict.limit import limit_of
 from headrace.verdict.observation import Access, Observation, StoragePlace, TimeShare
-from headrace.verdict.shares import Counts, shares_of
+from headrace.verdict.shares import Counts, parts_of
 from headrace.verdict.watching import TreeSampler
 from headrace.verdict.words import COLUMNS, LINES, verdict_of
 from headrace.watching import JobSample
-from headrace.watching.ledger import Spent, StorageWait
+from headrace.watching.ledger import Spent, State, StorageWait
+from headrace.watching.states import IDLE, RUNNING
+from headrace.watching.together import SeenThread, TogetherLooks
 from headrace.watching.used import Used
 
 DISK = StoragePlace("block", "sda1", "ext4", True, 128 << 10)
@@ -33,6 +37,10 @@ def seen(*shares: TimeShare, **fields: object) -> Observation:
         Observation(("job",), wall_s, tuple(sorted(shares, key=lambda each: -each.seconds))),
         **fields,
     )
+
+
+def shares_of(counts: Counts, accesses: Sequence[Access]) -> tuple[TimeShare, ...]:
+    return parts_of(counts, accesses).shares
 
 
 def test_shares_add_up_to_the_wall_time() -> None:
@@ -98,6 +106,67 @@ def test_threads_that_wait_at_once_may_wait_longer_than_the_program_ran() -> Non
     )  # fmt: skip
     shares = {share.kind: share.seconds for share in shares_of(counts, [SLOW, SLOW, SLOW])}
     assert shares["block"] == pytest.approx(9.33, abs=0.1)  # 28 of 30 s of threads
+
+
+def moments(
+    counts: Counts, looks: Sequence[Sequence[str]], cpu_ns: Mapping[int, float] | None = None
+) -> Counts:
+    """Return the counts with looks at all threads: `run`, `queue`, `read` or `sleep`."""
+    at_once = TogetherLooks(2, lambda _: cpu_ns or {})
+    busy: Counter[tuple[int, int]] = Counter()
+    for look in looks:
+        states = {"run": RUNNING, "queue": RUNNING, "read": State(StorageWait("block", ""))}
+        awake = [did in ("run", "queue") for did in look]
+        at_once.add(
+            [
+                SeenThread(number, states.get(did, IDLE), awake[number], did == "run")
+                for number, did in enumerate(look)
+            ]
+        )
+        busy[sum(awake), look.count("read")] += 1
+    return replace(counts, busy=busy, together=at_once.settle())
+
+
+def test_threads_that_read_ahead_of_one_that_computes_are_not_the_limit() -> None:
+    """Summed over threads, 80 % were waits, and storage that answers at once saved as much."""
+    counts = Counts(10.0, 10.0, threads=5, all_threads=5, samples={"running": 100})
+    counts = moments(counts, [["run", *["read"] * 4]] * 100, {0: 1e9, 1: 1e6, 2: 1e6, 3: 1e6, 4: 0})
+    parts = parts_of(counts, [replace(RANDOM, waited_s=40.0)])
+    assert {share.kind: share.seconds for share in parts.shares} == {"cpu": pytest.approx(10.0)}
+    assert parts.waits_bounds_s == pytest.approx((0.0, 10.0))
+    verdict = verdict_of(
+        replace(seen(*parts.shares), cpu_s=10.0, waits_bounds_s=parts.waits_bounds_s)
+    )
+    assert verdict.limit.kind == "cpu"
+    assert "0 to 100 %: threads wait while others run" in " ".join(map(str.strip, verdict.lines))
+
+
+@pytest.mark.parametrize("waited_s", [20.0, 0.0])
+def test_each_moment_is_shared_by_what_threads_do_then(waited_s: float) -> None:
+    """A fifth of the time all four compute on two CPUs, then one of them does; for the last half
+    of the time two of them read. With the times of calls and without."""
+    looks = [["run", "run", "queue", "queue"]] * 20
+    looks += [["run", "sleep", "sleep", "sleep"]] * 30 + [["read", "read", "sleep", "sleep"]] * 50
+    counts = Counts(
+        20.0, 14.0, 8.0, threads=4, all_threads=4, samples={"running": 50, "block": 50}
+    )  # fmt: skip
+    parts = parts_of(moments(counts, looks), [replace(RANDOM, waited_s=waited_s)])
+    shares = {share.kind: share.seconds for share in parts.shares}
+    assert shares == {
+        "cpu": pytest.approx(8.0, abs=0.4),
+        "wait-cpu": pytest.approx(2.0, abs=0.4),
+        "block": pytest.approx(10.0, abs=0.01),
+    }
+    assert parts.waits_bounds_s == pytest.approx((10.0, 10.0), abs=0.01)
+
+
+def test_sums_over_threads_are_called_so() -> None:
+    """A stored profile does not tell what its threads did at once."""
+    parts = parts_of(Counts(10.0, 10.0, threads=5), [replace(RANDOM, waited_s=40.0)])
+    summed = replace(seen(*parts.shares), summed_threads=parts.summed_threads)
+    assert verdict_of(summed).lines[0].startswith("10 s, sums of 5 threads: 80 % block I/O on sda1")
+    one = parts_of(Counts(10.0, 5.0, threads=5), [replace(RANDOM, waited_s=4.0)])
+    assert one.summed_threads == 0
 
 
 def test_page_faults_of_maps_are_block_io_without_a_call() -> None:

@@ -13,11 +13,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from headrace.system.accounting import Times
+from headrace.system.waiting import wait_until
 from headrace.watching.as_json import line
 from headrace.watching.estimate import Together, WaitEstimate, Waits, shared_out
 from headrace.watching.ledger import JobLedger, Spent, State, StorageWait
@@ -244,6 +246,31 @@ def test_no_less_is_counted_than_the_looks_show(active: int, least: float) -> No
     assert spent.cpu_ns == 400_000_000
 
 
+def test_threads_that_run_are_told_from_those_that_could() -> None:
+    """A broadcast wakes four threads up: they wait for a CPU together, and each runs alone."""
+    looks = TogetherLooks(2, lambda _: {})
+    for number in range(200):
+        alone = number % 2 == 0
+        awake = [
+            SeenThread(each, RUNNING, running=True, has_cpu=alone) for each in range(4 - 3 * alone)
+        ]
+        looks.add(awake)
+    together = looks.settle()
+    assert together.part_of_running == pytest.approx(1.0, abs=POINTS)
+    assert together.part_of_awake == pytest.approx(200 / 500)
+    spent = shared_out(10**9, Times(500_000_000, 2_000_000_000, 0), Waits(), together)
+    assert spent.run_ns / 1e9 == pytest.approx(0.5, abs=POINTS)
+    assert spent.wait_cpu_ns / 1e9 == pytest.approx(0.5, abs=POINTS)
+
+
+def test_a_few_threads_that_were_seen_to_run_tell_little() -> None:
+    """None of eight was seen on one of two CPUs: still their part is not a whole moment."""
+    looks = TogetherLooks(2, lambda _: {})
+    for _ in range(30):
+        looks.add([SeenThread(each, RUNNING, running=True, has_cpu=False) for each in range(8)])
+    assert looks.settle().part_of_running == pytest.approx(1 / 8)
+
+
 def test_cpu_time_of_threads_of_late() -> None:
     """A thread that computes, and one that has ended: its counter is not there any more."""
     cpu, ended = ThreadCpu(), threading.Thread()
@@ -259,6 +286,32 @@ def test_cpu_time_of_threads_of_late() -> None:
     found = cpu.recent_ns(threads)
     assert found == {own: pytest.approx(time.thread_time_ns() - before_ns, abs=10_000_000)}
     assert cpu.recent_ns(threads)[own] == pytest.approx(0.7 * found[own], abs=10_000_000)
+
+
+def test_a_thread_that_has_ended_keeps_the_cpu_time_that_it_had() -> None:
+    cpu, ends = ThreadCpu(), threading.Event()
+
+    def works() -> None:
+        before_ns = time.thread_time_ns()
+        while time.thread_time_ns() < before_ns + 50_000_000:
+            pass
+        time.sleep(0.001)
+        worked.set()
+        ends.wait()
+
+    worked, begun = threading.Event(), threading.Event()
+    thread = threading.Thread(target=lambda: (begun.wait(), works()))
+    thread.start()
+    number = thread.native_id or 0
+    cpu.begin([number])
+    begun.set()
+    worked.wait()
+    found = cpu.recent_ns([number])
+    assert found[number] > 40_000_000
+    ends.set()
+    thread.join()
+    assert wait_until(lambda: not Path(f"/proc/{number}").exists(), 20, 0.01)
+    assert cpu.recent_ns([number]) == found
 
 
 @pytest.mark.parametrize(("beside_s", "told"), [(8, True), (1, False)])

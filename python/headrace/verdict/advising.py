@@ -28,9 +28,9 @@ def advice_on(
     limit = limit_of(seen)
     if limit.kind not in (*STORAGE, "memory", "connection") or recording is None:
         return None, ""
-    # What the kernel counted may be more: the shares are what samples allow.
-    waited_ns = min(recording.cpu_wait_ns, round(seen.seconds("wait-cpu") * 1e9))
-    recording = replace(recording, cpu_wait_ns=waited_ns)
+    # The recording has the wait of the first thread, of which the kernel may count too much: the
+    # shares are of all threads, and what samples allow.
+    recording = replace(recording, cpu_wait_ns=round(seen.seconds("wait-cpu") * 1e9))
     try:
         if limit.kind == "connection":
             return advise_requests(seen, recording), ""

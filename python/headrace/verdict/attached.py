@@ -63,6 +63,7 @@ def observation_from(job: JobSample, sampler: TreeSampler) -> Observation:
         cores=len(os.sched_getaffinity(0)),
         cpu_s=job.total.cpu_s,
         swapped_in=sampler.swapped_in,
+        waits_bounds_s=ledger.waits_bounds_s,
         sources="+".join([*job.sources, "samples"]),
         samples=sum(sampler.samples.values()),
         hidden=not job.io_readable,

@@ -12,8 +12,12 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from headrace.system.accounting import CounterFile, descendants
+from headrace.system.has_cpu import has_cpu
 from headrace.system.wait_channels import ChannelKind, channel_of
+from headrace.watching.ledger import State, StorageWait
 from headrace.watching.places import Places
+from headrace.watching.states import IDLE, RUNNING
+from headrace.watching.together import SeenThread
 
 Doing = Literal[
     "running", "block", "network", "fuse", "sleep", "connection", "pipe", "lock", "file-lock",
@@ -33,6 +37,10 @@ ORDER: tuple[Doing, ...] = (
 )  # fmt: skip
 """What counts for a tree of processes whose threads do several things."""
 STORAGE: tuple[Doing, ...] = ("block", "network", "fuse")
+_ON_STORAGE = State(StorageWait("block", "")), State(StorageWait("network", ""))
+_STATES: dict[Doing, State] = {
+    "running": RUNNING, "block": _ON_STORAGE[0], "network": _ON_STORAGE[1], "fuse": _ON_STORAGE[1],
+}  # fmt: skip
 
 
 class TreeLook(NamedTuple):
@@ -44,6 +52,8 @@ class TreeLook(NamedTuple):
     """Its threads that run or wait for a CPU."""
     on_storage: int
     """Its threads that wait for storage."""
+    threads: tuple[SeenThread, ...] = ()
+    """What each of its threads does."""
 
 
 def doing(pids: Iterable[int]) -> TreeLook:
@@ -53,7 +63,7 @@ def doing(pids: Iterable[int]) -> TreeLook:
     a process without children: threads of libraries wait all the time.
     """
     found: set[Doing] = set()
-    on_storage = running = 0
+    seen: list[SeenThread] = []
     for pid in pids:
         with contextlib.suppress(OSError):
             for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
@@ -62,12 +72,23 @@ def doing(pids: Iterable[int]) -> TreeLook:
                     continue
                 first = int(thread) == pid
                 what = _what(state, pid, thread, first=first)
-                on_storage += what in STORAGE
-                running += what == "running"
+                seen.append(SeenThread(int(thread), _STATES.get(what, IDLE), what == "running"))
                 if first or ORDER.index(what) <= ORDER.index("fuse"):
                     found.add(what)
     # A parent waits for its child: that is `other`, and the child's wait counts.
-    return TreeLook(min(found, key=ORDER.index, default=None), running, on_storage)
+    running = sum(each.running for each in seen)
+    on_storage = sum(each.state in _ON_STORAGE for each in seen)
+    what = min(found, key=ORDER.index, default=None)
+    return TreeLook(what, running, on_storage, _with_cpus(seen))
+
+
+def _with_cpus(seen: Sequence[SeenThread]) -> tuple[SeenThread, ...]:
+    """Return the threads of a look with which of them have a CPU, where that matters."""
+    if len(seen) <= 1:
+        return tuple(seen)
+    return tuple(
+        each._replace(has_cpu=has_cpu(each.thread)) if each.running else each for each in seen
+    )
 
 
 def tree(pid: int) -> Sequence[int]:

@@ -80,6 +80,14 @@ class PageFaults:
     bytes_read: int
     """Read by devices, beyond what calls that waited read."""
     seconds: float
+    """Of the wall time."""
+    waited_s: float = 0.0
+    """The same, summed over threads; 0 if it is `seconds`."""
+
+    @property
+    def mean_s(self) -> float:
+        """Mean time of a fault."""
+        return (self.waited_s or self.seconds) / max(1, self.number)
 
     @property
     def mean_bytes(self) -> int:
@@ -110,6 +118,12 @@ class Observation:
     wall_s: float
     shares: tuple[TimeShare, ...]
     """They add up to the wall time; the largest first."""
+    summed_threads: int = 0
+    """The shares are the summed times of so many threads, scaled to the wall time, because nothing
+    tells what they did at once; 0 where each moment is shared by what the threads did then."""
+    waits_bounds_s: tuple[float, float] | None = None
+    """How long nothing but waits for storage held the program up, at least and at most: whether a
+    thread that runs needs what another one waits for is not seen. None if that is not known."""
     accesses: tuple[Access, ...] = ()
     """The place that was waited for most comes first."""
     exit_code: int | None = None

@@ -10,9 +10,9 @@ from pathlib import Path
 from headrace.profiles.recorder import ObservedRun, observe
 from headrace.profiles.steps import Recording
 from headrace.verdict.calls import accesses_of, mapped_on, waited_bytes
-from headrace.verdict.observation import Access, Observation, PageFaults, StoragePlace, TimeShare
+from headrace.verdict.observation import Access, Observation, PageFaults, StoragePlace
 from headrace.verdict.places import places_of
-from headrace.verdict.shares import Counts, shares_of
+from headrace.verdict.shares import Counts, ProgramParts, parts_of
 from headrace.verdict.watching import ProgramWatch
 
 
@@ -54,10 +54,12 @@ def observation_of(recording: Recording) -> Observation:
         recording.cpu_wait_ns * 1e-9,
         threads=_threads(recording),
     )
+    parts = parts_of(counts, accesses)
     return Observation(
         command=recording.command,
         wall_s=counts.wall_s,
-        shares=shares_of(counts, accesses),
+        shares=parts.shares,
+        summed_threads=parts.summed_threads,
         accesses=accesses,
         cpu_s=counts.cpu_s,
         sources="profile",
@@ -94,15 +96,18 @@ def _observation(command: Sequence[str], run: ObservedRun, watch: ProgramWatch) 
         watch.busy,
         sorted(watch.connections),
         mapped,
+        watch.together,
     )
-    shares = shares_of(counts, accesses)
+    parts = parts_of(counts, accesses)
     device_bytes = ended.counts.device_bytes if ended.counts is not None else None
     return Observation(
         command=tuple(command),
         wall_s=wall_s,
-        shares=shares,
+        shares=parts.shares,
+        summed_threads=parts.summed_threads,
+        waits_bounds_s=parts.waits_bounds_s,
         accesses=accesses,
-        faults=_faults(shares, accesses, mapped, ended.usage.ru_majflt, device_bytes, recording),
+        faults=_faults(parts, accesses, mapped, ended.usage.ru_majflt, device_bytes, recording),
         memory_limit_bytes=watch.memory.limit_bytes,
         cache_bytes=watch.memory.cache_bytes,
         exit_code=ended.exit_code,
@@ -124,7 +129,7 @@ def _observation(command: Sequence[str], run: ObservedRun, watch: ProgramWatch) 
 
 
 def _faults(
-    shares: Sequence[TimeShare],
+    parts: ProgramParts,
     accesses: Sequence[Access],
     mapped: StoragePlace | None,
     number: int,
@@ -134,10 +139,11 @@ def _faults(
     """Return the waits of the place that its calls do not show."""
     if mapped is None or recording is None:
         return None
-    there_s = sum(share.seconds for share in shares if share.where == mapped.name)
-    calls_s = sum(each.waited_s for each in accesses if each.place == mapped)
+    there_s = sum(share.seconds for share in parts.shares if share.where == mapped.name)
+    calls_s = parts.of_wait * sum(each.waited_s for each in accesses if each.place == mapped)
     moved = max(0, (device_bytes or 0) - waited_bytes(recording))
-    return PageFaults(mapped, number, moved, max(0.0, there_s - calls_s))
+    wall_s = max(0.0, there_s - calls_s)
+    return PageFaults(mapped, number, moved, wall_s, wall_s / (parts.of_wait or 1.0))
 
 
 def _threads(recording: Recording) -> int:

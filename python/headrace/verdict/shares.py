@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from headrace.verdict.doing import STORAGE, Doing
 from headrace.verdict.observation import Access, ShareKind, StoragePlace, TimeShare
+from headrace.watching.estimate import Together
+from headrace.watching.ledger import YIELDING
 
 _OF_DOING: dict[Doing, ShareKind] = {
     "sleep": "sleep", "connection": "connection", "pipe": "pipe", "lock": "lock",
@@ -50,36 +53,113 @@ class Counts:
     connections: Sequence[str] = ()
     mapped_on: StoragePlace | None = None
     """Where the data file is whose pages it has mapped and used most."""
+    together: Together | None = None
+    """How its threads shared the moments of the samples in `busy`; None if that is not known."""
 
 
-def shares_of(counts: Counts, accesses: Sequence[Access]) -> tuple[TimeShare, ...]:
-    """Return the parts of the wall time, the largest first.
+@dataclass(frozen=True)
+class ProgramParts:
+    """Where the wall time went."""
+
+    shares: tuple[TimeShare, ...]
+    """The largest first."""
+    summed_threads: int = 0
+    """As of `Observation`."""
+    waits_bounds_s: tuple[float, float] | None = None
+    """As of `Observation`."""
+    of_wait: float = 1.0
+    """Part of the wall time that a wait of a thread for storage counts, on average."""
+
+
+class _OfMoments(NamedTuple):
+    """Mean parts of a moment: of a thread that runs, runs or could run, and waits."""
+
+    running: float = 1.0
+    awake: float = 1.0
+    waiting: float = 1.0
+
+
+def parts_of(counts: Counts, accesses: Sequence[Access]) -> ProgramParts:
+    """Return the parts of the wall time.
 
     Waits for storage are the largest of three counts: of the recorded calls, of samples, and of
-    the kernel's delay accounting; what calls do not show are page faults of maps. Where threads
-    add up to more than the wall time, all parts are scaled to it.
+    the kernel's delay accounting; what calls do not show are page faults of maps. The times of
+    threads count as the threads shared each moment (`watching/together.py`). What is more than the
+    wall time then, an error of samples or all of what is known, is cut off in proportion.
     """
     wall_s, counts = counts.wall_s, _believed(counts)
-    free_s = max(0.0, _busy_most(counts) * wall_s - counts.cpu_s - counts.wait_cpu_s)
     on_storage = [each for each in accesses if each.place.kind in ("block", "network", "unknown")]
-    calls_s = min(sum(each.waited_s for each in on_storage), _possible_s(counts))
-    seen_s = sum(_sampled_s(counts, each) for each in STORAGE)
-    storage_s = min(free_s, max(calls_s, seen_s))
-    # The kernel's count is of all threads, recorded or not.
-    most_s = max(counts.threads, counts.all_threads) * wall_s - counts.cpu_s - counts.wait_cpu_s
-    storage_s = max(storage_s, min(max(free_s, most_s), counts.kernel_block_s))
-    counted_s = counts.cpu_s + counts.wait_cpu_s + storage_s
+    of = _of_moments(counts)
+    each_of = of or _OfMoments()
+    cpu_s, wait_cpu_s = _awake_s(counts, each_of)
+    storage_s = _storage_s(counts, on_storage) * each_of.waiting
+    counted_s = cpu_s + wait_cpu_s + storage_s
     scale = min(1.0, wall_s / counted_s) if counted_s > 0 else 1.0
     found = [
-        TimeShare("cpu", "", counts.cpu_s * scale),
-        TimeShare("wait-cpu", "", counts.wait_cpu_s * scale),
-        *_storage(counts, on_storage, storage_s * scale),
+        TimeShare("cpu", "", cpu_s * scale),
+        TimeShare("wait-cpu", "", wait_cpu_s * scale),
+        *_storage(counts, on_storage, storage_s * scale, each_of.waiting),
     ]
     found += others(counts, max(0.0, wall_s - sum(share.seconds for share in found)))
     least_s = _ROUNDING * wall_s
-    return tuple(
-        sorted((share for share in found if share.seconds > least_s), key=lambda s: -s.seconds)
+    threads = max(counts.threads, counts.all_threads)
+    return ProgramParts(
+        tuple(
+            sorted((share for share in found if share.seconds > least_s), key=lambda s: -s.seconds)
+        ),
+        threads if of is None and threads > 1 and scale < 1 - _NOISE else 0,
+        _bounds_s(counts, storage_s * scale) if of is not None else None,
+        each_of.waiting * scale,
     )
+
+
+def _of_moments(counts: Counts) -> _OfMoments | None:
+    """Return what looks at all threads show; None if there are too few."""
+    together = counts.together
+    if together is None or together.looks < SAMPLES_LEAST:
+        return None
+    waited = sum(
+        part
+        for state, part in together.parts.items()
+        if state.wait is not None and state.wait.kind not in YIELDING
+    )
+    waiting = sum(waiting * number for (_, waiting), number in counts.busy.items())
+    of_wait = waited / waiting if waiting else 1.0
+    return _OfMoments(together.part_of_running, together.part_of_awake, of_wait)
+
+
+def _awake_s(counts: Counts, of: _OfMoments) -> tuple[float, float]:
+    """Return how much of the wall time threads ran, and waited for a CPU."""
+    awake_s = (counts.cpu_s + counts.wait_cpu_s) * of.awake
+    cpu_s = min(awake_s, counts.cpu_s * of.running)
+    return cpu_s, awake_s - cpu_s if counts.wait_cpu_s else 0.0
+
+
+def _bounds_s(counts: Counts, waited_s: float) -> tuple[float, float] | None:
+    """Return how long nothing but waits for storage held the program up, at least and at most."""
+    together = counts.together
+    if together is None:
+        return None
+    look_s = counts.wall_s / together.looks
+    alone_s = max(0.0, waited_s - together.beside_counted * look_s)
+    return alone_s, max(waited_s, min(counts.wall_s, alone_s + together.beside * look_s))
+
+
+def _storage_s(counts: Counts, on_storage: Sequence[Access]) -> float:
+    """Return how long threads waited for storage, summed."""
+    wall_s = counts.wall_s
+    free_s = max(0.0, _busy_most(counts) * wall_s - counts.cpu_s - counts.wait_cpu_s)
+    calls_s = min(sum(each.waited_s for each in on_storage), _possible_s(counts))
+    seen_s = sum(_sampled_s(counts, each) for each in STORAGE)
+    looks = sum(counts.busy.values())
+    if looks >= SAMPLES_LEAST and (counts.mapped_on is not None or not calls_s):
+        # Page faults, and calls that were not recorded, beside threads that run, too.
+        waiting = sum(waiting * number for (_, waiting), number in counts.busy.items())
+        seen_s = max(seen_s, wall_s * waiting / looks)
+    storage_s = min(free_s, max(calls_s, seen_s))
+    # The kernel's count is of all threads, recorded or not.
+    most_s = max(counts.threads, counts.all_threads) * wall_s - counts.cpu_s - counts.wait_cpu_s
+    return max(storage_s, min(max(free_s, most_s), counts.kernel_block_s))
 
 
 def _sampled_s(counts: Counts, what: Doing) -> float:
@@ -141,10 +221,13 @@ def _mean_most(numbers: Iterable[tuple[int, int]]) -> float:
     return mean + 3 * math.sqrt(squares) / total
 
 
-def _storage(counts: Counts, accesses: Sequence[Access], storage_s: float) -> list[TimeShare]:
+def _storage(
+    counts: Counts, accesses: Sequence[Access], storage_s: float, of_wait: float
+) -> list[TimeShare]:
     """Divide the waits for storage: memory first, the rest as the calls waited."""
-    calls_s = sum(each.waited_s for each in accesses)
-    lost = sum(each.again_s for each in accesses) / calls_s if calls_s > 0 else 0.0
+    waited_s = sum(each.waited_s for each in accesses)
+    calls_s = waited_s * of_wait
+    lost = sum(each.again_s for each in accesses) / waited_s if waited_s > 0 else 0.0
     memory_s = min(storage_s, max(counts.memory_stall_s, lost * storage_s))
     if memory_s < _MEMORY_LEAST * counts.wall_s:
         memory_s = 0.0
@@ -156,7 +239,7 @@ def _storage(counts: Counts, accesses: Sequence[Access], storage_s: float) -> li
     for each in accesses:
         if each.waited_s > 0:
             kind = _kind(each.place)
-            part_s = by_calls_s * each.waited_s / calls_s
+            part_s = by_calls_s * each.waited_s / waited_s
             found.append(TimeShare(kind, each.place.name, part_s))
     # Page faults, and programs without a recording.
     network_s = _sampled_s(counts, "network") + _sampled_s(counts, "fuse")

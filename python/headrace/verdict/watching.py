@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,7 +20,9 @@ from headrace.system.accounting import CounterFile, pressure_totals_us, thread_c
 from headrace.verdict.connections import ConnectionLooks
 from headrace.verdict.doing import Doing, connections, doing, tree
 from headrace.verdict.observation import ConnectionUse
+from headrace.watching.estimate import Together
 from headrace.watching.group_memory import LimitedMemory, limited_memory
+from headrace.watching.together import SeenThread, ThreadCpu, TogetherLooks
 
 _SAMPLE_S = 0.02
 _SHARE_OF_A_CORE = 0.01
@@ -27,6 +31,8 @@ _FIRST = 50
 _FIRST_SHARE_OF_A_CORE = 0.05
 """The same for the first ones: a program of a few seconds with many threads needs enough, too."""
 _CONNECTIONS_S = 0.1
+_COMPARED_S = 0.5
+"""Time between two looks at the CPU time of threads: of those that end meanwhile none is known."""
 _AVAILABLE = 0.1
 """With more of its memory available the machine is not short of it (assumption)."""
 
@@ -38,6 +44,8 @@ class TreeSampler:
         self.samples: Counter[Doing] = Counter()
         self.busy: Counter[tuple[int, int]] = Counter()
         """Samples by the number of threads that ran or waited for a CPU, and for storage."""
+        self.together = Together()
+        """How the threads shared the moments of these samples."""
         self.connections: set[str] = set()
         self.threads = 1
         """The most at a look."""
@@ -46,6 +54,11 @@ class TreeSampler:
         self.memory = LimitedMemory(0, 0)
         """Of the control group of its youngest process; the most pages of files that it held."""
         self._pid = pid
+        self._thread_cpu = ThreadCpu()
+        cpus = len(os.sched_getaffinity(0))
+        self._at_once = TogetherLooks(cpus, self._thread_cpu.recent_ns)
+        self._known = frozenset[int]()
+        self._compare_due_s = 0.0
         self.connection_use: ConnectionUse | None = None
         self._looks = ConnectionLooks()
         self._connections_due_s = 0.0
@@ -67,6 +80,7 @@ class TreeSampler:
     ) -> None:
         self._stop.set()
         self._thread.join()
+        self.together = self._at_once.settle()
         self.connection_use = self._looks.use(2 * _CONNECTIONS_S)
         stalled_s, swapped = _memory()
         self.swapped_in = swapped > self._before[1]
@@ -90,6 +104,7 @@ class TreeSampler:
         if look.what is not None:
             self.samples[look.what] += 1
             self.busy[look.running, look.on_storage] += 1
+            self._compare(look.threads)
         if time.monotonic() >= self._connections_due_s:
             self.threads = max(self.threads, sum(map(thread_count, pids)))
             self._connections_due_s = time.monotonic() + _CONNECTIONS_S
@@ -103,6 +118,18 @@ class TreeSampler:
                     cache_bytes = max(cache_bytes, self.memory.cache_bytes)
                     self.memory = LimitedMemory(limit_bytes, cache_bytes)
         return time.thread_time() - began_s
+
+    def _compare(self, threads: Sequence[SeenThread]) -> None:
+        """Note how the threads of a look share its moment."""
+        self._at_once.add(threads)
+        now = frozenset(each.thread for each in threads)
+        if time.monotonic() >= self._compare_due_s:
+            self._at_once.settle_mixed()
+            self._compare_due_s = time.monotonic() + _COMPARED_S
+            self._known = frozenset()
+        if not now <= self._known:
+            self._known |= now  # those that have ended are still to be compared
+            self._thread_cpu.begin(self._known)
 
 
 class ProgramWatch(TreeSampler):

@@ -27,6 +27,8 @@ _ONE_CORE = 1.1
 _SYNCS = ("fsyncs", "synchronous writes")
 _MANY = 20
 """Fewer calls are no habit that could be changed."""
+_UNKNOWN_LEAST = 0.2
+"""Bounds that are closer say hardly more than the share itself."""
 _TELLING = 0.05
 """A smaller part of the time is no reason to change anything."""
 
@@ -113,7 +115,8 @@ def _time_line(seen: Observation) -> str:
         for share in seen.shares
         if share.kind != "other" and share.seconds >= _SHOWN_LEAST * seen.wall_s
     ]
-    whole = f"{format_seconds(seen.wall_s)}{exit_words(seen.exit_code)}: "
+    of = f", sums of {seen.summed_threads} threads" if seen.summed_threads else ""
+    whole = f"{format_seconds(seen.wall_s)}{exit_words(seen.exit_code)}{of}: "
     cut = False
     while True:
         rest_s = seen.wall_s - sum(share.seconds for share in shown)
@@ -197,10 +200,9 @@ def _connection_words(seen: Observation) -> str:
 
 def fault_words(faults: PageFaults) -> str:
     """Return how many page faults waited, what each moved and how long it took."""
-    each_s = faults.seconds / max(1, faults.number)
     size = f", {format_amount(faults.mean_bytes)} each" if faults.mean_bytes else ""
     number = _counted(faults.number, "page fault")
-    return f"{number} of mapped files{size}, {format_seconds(each_s)} a wait"
+    return f"{number} of mapped files{size}, {format_seconds(faults.mean_s)} a wait"
 
 
 def access_words(access: Access) -> str:
@@ -233,8 +235,8 @@ def _calls_words(access: Access) -> str:
 
 
 def _change_words(seen: Observation, limit: ProgramLimit) -> str:
-    on_storage = seen.fraction(*STORAGE)
-    saves = (
+    on_storage, bounds = seen.fraction(*STORAGE), _bounds_words(seen)
+    saves = bounds or (
         f"no storage would save more than {percent(on_storage)}"
         if on_storage >= _SHOWN_LEAST
         else "no storage would make it faster"
@@ -242,7 +244,7 @@ def _change_words(seen: Observation, limit: ProgramLimit) -> str:
     if limit.kind == "too-short":
         return "run it on more events, 10 s or longer, for an answer"
     if limit.kind in STORAGE:
-        save = f"storage that answers at once would save {percent(on_storage)}, at most"
+        save = bounds or (f"storage that answers at once would save {percent(on_storage)}, at most")
         return f"{save}{_fewer_words(limit.access)}"
     if limit.kind == "other" and seen.hidden:
         return "not known; its owner, or root, sees what it waits for"
@@ -258,6 +260,22 @@ def _change_words(seen: Observation, limit: ProgramLimit) -> str:
         "file-lock": f"find the program that holds the lock (lslocks); {saves}",
     }
     return words.get(limit.kind, saves)
+
+
+def _bounds_words(seen: Observation) -> str:
+    """Return what faster storage would save if threads wait for it while others run; else nothing.
+
+    Whether these need what the others wait for is not seen.
+    """
+    if seen.waits_bounds_s is None or not seen.wall_s:
+        return ""
+    least, most = (each_s / seen.wall_s for each_s in seen.waits_bounds_s)
+    if most - least < _UNKNOWN_LEAST:
+        return ""
+    return (
+        f"storage that answers at once would save {100 * least:.0f} to {percent(most)}: threads "
+        "wait while others run"
+    )
 
 
 def _nearer_words(seen: Observation, limit: ProgramLimit) -> str:

@@ -158,6 +158,11 @@ class JobMeter:
         if self._together is not None:
             self._together.add(seen)
 
+    @property
+    def has_threads(self) -> bool:
+        """Whether several threads were seen at one moment."""
+        return self._together is not None
+
     def _look_together(self) -> None:
         """Begin to share the wall time among threads, if that is not done yet."""
         if self._together is None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import cycle, islice
 
+from headrace.system.has_cpu import has_cpu
 from headrace.watching.job import JobMeter
 from headrace.watching.ledger import State
 from headrace.watching.process import ProcessReader
@@ -166,7 +167,8 @@ class ThreadSamples:
         seen: list[SeenThread],
     ) -> None:
         job.denied |= self._states.denied
-        seen.append(SeenThread(thread, state, state is RUNNING))
+        runs = has_cpu(thread) if state is RUNNING and job.has_threads else None
+        seen.append(SeenThread(thread, state, state is RUNNING, runs))
 
 
 def _same_session(pid: int, parent: ProcessReader) -> bool:

@@ -28,6 +28,10 @@ _FADING = 0.7
 """What is kept of the CPU time of the intervals before."""
 _MOMENTS_ENOUGH = 20
 """So many looks at threads that run tell how many did so at once."""
+_RAN_ENOUGH = 50
+"""So many threads that had a CPU, besides."""
+_SEEN_FEW = 2
+"""What CPUs tell counts as so many threads that were seen to have one."""
 
 
 class SeenThread(NamedTuple):
@@ -37,6 +41,8 @@ class SeenThread(NamedTuple):
     state: State
     running: bool
     """Whether it runs or could run."""
+    has_cpu: bool | None = None
+    """Of a thread that runs or could run: whether it runs; None if that is not known."""
 
 
 class ThreadCpu:
@@ -62,31 +68,43 @@ class ThreadCpu:
         found: dict[int, float] = {}
         for thread in threads:
             run_ns, known = _run_ns(thread), self._known.get(thread)
-            if run_ns is not None and known is not None:
+            if known is None:
+                continue
+            if run_ns is not None:
                 found[thread] = run_ns - known[0] + _FADING * known[1]
                 self._known[thread] = run_ns, found[thread]
+            elif known[1] > 0:  # it has ended: what it used before
+                found[thread] = known[1]
         return found
 
 
 @dataclass
 class _Awake:
-    """Looks at threads that ran or could run. Of these at most as many ran as there are CPUs."""
+    """Looks at threads that ran or could run."""
 
     looks: int = 0
     ran: float = 0.0
     ran_parts: float = 0.0
     """The sum of their parts of the moments."""
-    queued: float = 0.0
-    queued_parts: float = 0.0
+    awake: float = 0.0
+    awake_parts: float = 0.0
+    """The same of those that ran or could run."""
+    at_most: float = 0.0
+    at_most_parts: float = 0.0
+    """The same if as many ran as there are CPUs."""
 
-    def add(self, awake: int, cpus: int, active: int) -> None:
-        """Add a look. `active`: threads that share the moment."""
-        ran = min(awake, cpus)
+    def add(self, awake: int, cpus: int, active: int, ran: int | None) -> None:
+        """Add a look. `active`: threads that share the moment; `ran`: how many of those awake had a
+        CPU, None if that is not known."""
+        at_most = min(awake, cpus)
+        ran = at_most if ran is None else min(ran, at_most)
         self.looks += 1
         self.ran += ran
         self.ran_parts += ran / active
-        self.queued += awake - ran
-        self.queued_parts += (awake - ran) / active
+        self.awake += awake
+        self.awake_parts += awake / active
+        self.at_most += at_most
+        self.at_most_parts += at_most / active
 
     def plus(self, other: _Awake) -> _Awake:
         """Return the sum with other looks."""
@@ -96,14 +114,14 @@ class _Awake:
 
     @property
     def part_of_running(self) -> float:
-        """Mean part of a moment of a thread that runs."""
-        return self.ran_parts / self.ran if self.ran else 1.0
+        """Mean part of a moment of a thread that runs. A few that were seen tell little."""
+        at_most = self.at_most_parts / self.at_most if self.at_most else 1.0
+        return (self.ran_parts + _SEEN_FEW * at_most) / (self.ran + _SEEN_FEW)
 
     @property
     def part_of_awake(self) -> float:
         """Mean part of a moment of a thread that runs or could run."""
-        awake = self.ran + self.queued
-        return (self.ran_parts + self.queued_parts) / awake if awake else 1.0
+        return self.awake_parts / self.awake if self.awake else 1.0
 
 
 class TogetherLooks:
@@ -126,7 +144,7 @@ class TogetherLooks:
         ran = looks - round(sum(states.values()))
         self._before = _Awake()
         """Of enough looks before."""
-        self._counting = _Awake(ran, ran, ran)
+        self._counting = _Awake(*[ran] * len(fields(_Awake)))
 
     def add(self, seen: Sequence[SeenThread]) -> None:
         """Add a look at threads, of one moment."""
@@ -137,26 +155,27 @@ class TogetherLooks:
         if running and waiting:
             self._mixed.append(seen)
             if len(self._mixed) >= _KEPT_MOST:
-                self._settle_mixed()
+                self.settle_mixed()
             return
         active = running + waiting
         if running:
-            self._counting.add(running, self._cpus, active)
+            self._counting.add(running, self._cpus, active, _ran(seen))
         for each in seen:
             if not each.running:
                 self._now.add(each.state, 1 / active if _waits(each) else 1.0)
 
     def settle(self) -> Together:
         """Return what the looks since the last call show."""
-        self._settle_mixed()
+        self.settle_mixed()
         found, self._now = self._now, Together()
         both = self._before.plus(self._counting)
         found.part_of_running, found.part_of_awake = both.part_of_running, both.part_of_awake
-        if self._counting.looks >= _MOMENTS_ENOUGH:
+        if self._counting.looks >= _MOMENTS_ENOUGH and self._counting.ran >= _RAN_ENOUGH:
             self._before, self._counting = self._counting, _Awake()
         return found
 
-    def _settle_mixed(self) -> None:
+    def settle_mixed(self) -> None:
+        """Compare the threads of looks until now by their CPU time, before they end."""
         if not self._mixed:
             return
         cpu_ns = self._recent_ns({each.thread for seen in self._mixed for each in seen})
@@ -174,13 +193,19 @@ class TogetherLooks:
             if busiest_ns <= 0 or cpu_ns.get(each.thread, busiest_ns) * ONLY_READS > busiest_ns
         }
         active = running + len(working)
-        self._counting.add(running, self._cpus, active)
+        self._counting.add(running, self._cpus, active, _ran(seen))
         for each in seen:
             if not each.running:
                 part = 1.0 if not _waits(each) else 1 / active if each.thread in working else 0.0
                 self._now.add(each.state, part)
         self._now.beside += 1
         self._now.beside_counted += len(working) / active
+
+
+def _ran(seen: Sequence[SeenThread]) -> int | None:
+    """Return how many threads of a look had a CPU; None if that is not known."""
+    awake = [each.has_cpu for each in seen if each.running]
+    return None if None in awake else awake.count(True)
 
 
 def _waits(seen: SeenThread) -> bool:
