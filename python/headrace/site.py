@@ -174,13 +174,13 @@ class SiteLink(Section):
         description="one way; measured links need the kernel's netem for it, 0 leaves the "
         "machine's own",
     )
-    mtu: int = Field(1500, ge=576, le=65535, description="largest packet")
-    txqueuelen: int = Field(1000, ge=1, description="packets that wait at an end of it")
+    mtu: int = Field(1500, ge=576, le=65535, description="measured: largest packet")
+    txqueuelen: int = Field(1000, ge=1, description="measured: packets that wait at an end of it")
     socket_buffer: Bytes | None = Field(
         None,
         ge=4096,
-        description="measured: bound on the buffers of every TCP socket; the kernel's when not "
-        "given",
+        description="bound on the buffers of every TCP socket; simulated, each request or reply "
+        "moves at most this much per round trip; when not given, the kernel's (simulated: none)",
     )
     count: int = Field(
         1, ge=1, le=MOST_PORTS, description="ports that are bonded; measured: one link of their sum"

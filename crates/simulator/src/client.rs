@@ -76,6 +76,7 @@ impl World<'_> {
             r.length,
             span,
             &mut t.position,
+            t.shuffle,
             &mut t.stream,
         );
         t.iteration += 1;

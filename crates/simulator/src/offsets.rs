@@ -6,7 +6,9 @@ use crate::program::Events;
 use crate::scenario::Order;
 
 /// Return the offset, relative to the start of the span, of the `iteration`-th of `count` accesses
-/// of `length` bytes. `position` is state that the caller keeps between calls.
+/// of `length` bytes. `position` is state that the caller keeps between calls; `shuffle` chooses the
+/// permutation of a shuffled order.
+#[allow(clippy::too_many_arguments)] // where an access may be, which it is, and its randomness
 pub(crate) fn next(
     order: &Order,
     iteration: u64,
@@ -14,6 +16,7 @@ pub(crate) fn next(
     length: u64,
     span: u64,
     position: &mut u64,
+    shuffle: u64,
     stream: &mut Stream,
 ) -> u64 {
     let room = span.saturating_sub(length);
@@ -37,7 +40,11 @@ pub(crate) fn next(
             }
             (u128::from(iteration % places) * u128::from(step) % u128::from(places)) as u64 * length
         }
-        Order::Shuffled => shuffled(iteration % places, places) * length,
+        Order::Shuffled => {
+            // Each pass over the span has an order of its own, as fio's random map.
+            let key = shuffle.wrapping_add(iteration / places);
+            shuffled(iteration % places, places, key) * length
+        }
         Order::Clustered { window_bytes } => {
             let windows = (span / window_bytes).max(1);
             let window = u128::from(iteration) * u128::from(windows) / u128::from(count.max(1));
@@ -54,16 +61,18 @@ pub(crate) fn next(
     }
 }
 
-/// Return the position of `index` in a random permutation of `0..count`: a Feistel network over the
-/// next power of four, iterated until the result is in range (cycle walking).
-fn shuffled(index: u64, count: u64) -> u64 {
+/// Return the position of `index` in the random permutation of `0..count` that `key` chooses: a
+/// Feistel network over the next power of four, iterated until the result is in range (cycle
+/// walking).
+fn shuffled(index: u64, count: u64, key: u64) -> u64 {
     let half = (64 - count.saturating_sub(1).leading_zeros()).div_ceil(2).max(1);
     let mask = (1u64 << half) - 1;
     let mut value = index;
     loop {
         let (mut left, mut right) = (value >> half, value & mask);
         for round in 1..=4u64 {
-            let mixed = (right ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            let round_key = key.rotate_left(16 * round as u32);
+            let mixed = (right ^ round_key ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15))
                 .wrapping_mul(0xbf58_476d_1ce4_e5b9);
             (left, right) = (right, left ^ ((mixed ^ (mixed >> 29)) >> 17) & mask);
         }
@@ -117,8 +126,12 @@ mod tests {
         let mut stream = Stream::new(1, "offsets");
         let mut position = 0;
         (0..count)
-            .map(|i| next(&order, i, count, length, span, &mut position, &mut stream))
+            .map(|i| next(&order, i, count, length, span, &mut position, 1, &mut stream))
             .collect()
+    }
+
+    fn shuffle(count: u64, key: u64) -> Vec<u64> {
+        (0..count).map(|index| shuffled(index, count, key)).collect()
     }
 
     #[test]
@@ -156,6 +169,39 @@ mod tests {
         let distance: f64 =
             offsets.windows(2).map(|w| w[0].abs_diff(w[1]) as f64).sum::<f64>() / 4095.0 / 4096.0;
         assert!((distance - 1.0 / 3.0).abs() < 0.02, "{distance}");
+    }
+
+    #[test]
+    fn each_pass_of_a_shuffled_span_has_an_order_of_its_own() {
+        let offsets = all(Order::Shuffled, 3 * 1000, 1, 1000);
+        let passes: Vec<&[u64]> = offsets.chunks(1000).collect();
+        for pass in &passes {
+            let mut sorted = pass.to_vec();
+            sorted.sort_unstable();
+            assert!(sorted.into_iter().eq(0..1000));
+        }
+        let same = |a: &[u64], b: &[u64]| a.iter().zip(b).filter(|(a, b)| a == b).count();
+        assert!(same(passes[0], passes[1]) < 10 && same(passes[1], passes[2]) < 10);
+    }
+
+    #[test]
+    fn keys_give_unrelated_permutations() {
+        let keys = [0, 1, 2, 1 << 40, u64::MAX, 0x0123_4567_89ab_cdef];
+        for (n, &key) in keys.iter().enumerate() {
+            let one = shuffle(4096, key);
+            let mut sorted = one.clone();
+            sorted.sort_unstable();
+            assert!(sorted.iter().copied().eq(0..4096));
+            for &other in &keys[n + 1..] {
+                let other = shuffle(4096, other);
+                // The mean distance of two independent uniform numbers is a third.
+                let distance: f64 =
+                    one.iter().zip(&other).map(|(&a, &b)| a.abs_diff(b) as f64).sum::<f64>()
+                        / 4096.0
+                        / 4096.0;
+                assert!((distance - 1.0 / 3.0).abs() < 0.03, "{distance}");
+            }
+        }
     }
 
     #[test]

@@ -272,6 +272,7 @@ impl World<'_> {
                 p.length,
                 span,
                 &mut t.position,
+                t.shuffle,
                 &mut t.stream,
             );
             t.ranges.push((begin + at, p.length));

@@ -31,6 +31,7 @@ impl World<'_> {
             variation: run.cpu_variation,
             owed_ns: 0.0,
             stream,
+            shuffle: Stream::numbered(self.scenario.seed, "job/shuffle", job.tag()).bits(),
             ranges: Vec::new(),
             next_range: 0,
             waiting_ops: 0,

@@ -65,6 +65,7 @@ impl World<'_> {
         thread.process += 2 * number * (self.feeder.slots.len() as u32 + 1);
         let stream = thread.job.tag() << 12 | u64::from(number);
         thread.stream = Stream::numbered(self.scenario.seed, "thread", stream);
+        thread.shuffle = Stream::numbered(self.scenario.seed, "thread/shuffle", stream).bits();
         (thread.pending_cpu_ns, thread.held_bytes, thread.group) = (0, 0, None);
         (thread.ahead, thread.thread_of) = (Ahead::default(), Some(task));
         self.tasks.insert(thread)

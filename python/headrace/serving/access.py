@@ -185,7 +185,7 @@ class Doorkeeper:
         return self._refuse(
             request, 403,
             "The token in this link is wrong." if wrong else "This page needs the token.",
-            "Open the link that `headrace serve` printed when it started; each start makes a new "
+            "Open the link that headrace serve printed when it started; each start makes a new "
             "one.",
         )  # fmt: skip
 

@@ -115,7 +115,7 @@ def _changed(request: Request, error: Exception) -> Response:
     if isinstance(error, OSError) and error.errno in _LACKS:
         return pages.message(
             request, 409, f"{describe(error)}.",
-            "`headrace serve` needs a folder that it may read and write, with space left.",
+            "headrace serve needs a folder that it may read and write, with space left.",
         )  # fmt: skip
     return pages.message(
         request, 409, f"The folder changed while it was read: {describe(error)}.",
@@ -127,5 +127,5 @@ def _defect(request: Request, error: Exception) -> Response:
     traceback.print_exception(error, file=sys.stderr)
     return pages.message(
         request, 500, f"Headrace has a defect here: {describe(error)}.",
-        "The terminal of `headrace serve` shows more.",
+        "The terminal of headrace serve shows more.",
     )  # fmt: skip

@@ -190,7 +190,8 @@ def network_port(link: Any) -> Port:
         return port
     port = entry("links", _nearest_link(link.rate)).table.part()
     port["rate_bytes_per_s"] = link.rate * link.count
-    port["transmit_queue_packets"] = link.txqueuelen
+    if link.socket_buffer is not None:
+        port["socket_buffer_bytes"] = link.socket_buffer
     if link.latency:
         port["latency_ns"] = round(link.latency * 1e9)
     if link.count > 1:

@@ -39,6 +39,26 @@ pub struct Port {
     pub receive_bytes_per_s: f64,
     /// Limit of each flow from or to this host; infinite for no limit.
     pub flow_bytes_per_s: f64,
+    /// Bytes of a flow from or to this host that may be in flight (its socket buffer); infinite for
+    /// no limit.
+    pub flow_window_bytes: f64,
+    /// Latency of this host's side of the network, one way.
+    pub latency_s: f64,
+}
+
+impl Port {
+    /// Return the limit of a flow between this host and another one: what their ports allow, and
+    /// the smaller window per round trip between them.
+    fn flow_limit(&self, other: &Port) -> f64 {
+        let rate = self.flow_bytes_per_s.min(other.flow_bytes_per_s);
+        let window = self.flow_window_bytes.min(other.flow_window_bytes);
+        let round_trip_s = 2.0 * (self.latency_s + other.latency_s);
+        if round_trip_s > 0.0 {
+            rate.min(window / round_trip_s)
+        } else {
+            rate
+        }
+    }
 }
 
 /// Uplinks of leaf switches, which the hosts of a leaf share, in both directions alike.
@@ -85,7 +105,7 @@ struct Flow {
 pub struct Network {
     /// Two per port (send, receive), then two per leaf's uplink (up, down).
     sides: Vec<PortSide>,
-    flow_limits: Vec<f64>,
+    ports: Vec<Port>,
     leaves: Leaves,
     /// Bottlenecks: one per side, followed by one per group.
     bottlenecks: Vec<Bottleneck>,
@@ -119,7 +139,7 @@ impl Network {
             refill: Refill::new(sides.len()),
             sides,
             leaves,
-            flow_limits: ports.iter().map(|p| p.flow_bytes_per_s).collect(),
+            ports: ports.to_vec(),
             groups: Vec::new(),
             group_of: FxHashMap::default(),
             active: Vec::new(),
@@ -168,7 +188,7 @@ impl Network {
 
     /// Return the rate that one more flow between two hosts would get, at most.
     pub fn share(&self, from: u32, to: u32) -> f64 {
-        let limit = self.flow_limits[from as usize].min(self.flow_limits[to as usize]);
+        let limit = self.ports[from as usize].flow_limit(&self.ports[to as usize]);
         let sides = self.sides_between(from, to);
         sides
             .iter()
@@ -181,7 +201,7 @@ impl Network {
         let mut sides = Sides { all: [2 * from, 2 * to + 1, 0, 0], count: 2 };
         let (leaf, other) = (self.leaves.of(from), self.leaves.of(to));
         if leaf != other {
-            let first = 2 * self.flow_limits.len() as u32;
+            let first = 2 * self.ports.len() as u32;
             let up = leaf.map(|leaf| first + 2 * leaf);
             let down = other.map(|leaf| first + 2 * leaf + 1);
             for side in [up, down].into_iter().flatten() {
@@ -194,7 +214,7 @@ impl Network {
 
     /// Return the rate at which a sender's packets to a host leave at most, whatever else it sends.
     pub fn line_rate(&self, from: u32, to: u32) -> f64 {
-        let limit = self.flow_limits[from as usize].min(self.flow_limits[to as usize]);
+        let limit = self.ports[from as usize].flow_limit(&self.ports[to as usize]);
         let own = self.group_of.get(&(from, to)).map_or(0, |&g| self.groups[g as usize].flows);
         let limit = limit * f64::from(own + 1);
         let sides = self.sides_between(from, to);
@@ -211,7 +231,7 @@ impl Network {
         if let Some(&group) = self.group_of.get(&(from, to)) {
             return group;
         }
-        let limit = self.flow_limits[from as usize].min(self.flow_limits[to as usize]);
+        let limit = self.ports[from as usize].flow_limit(&self.ports[to as usize]);
         let sides = self.sides_between(from, to);
         let own = self.bottlenecks.len() as u32;
         self.bottlenecks.push(Bottleneck::default());

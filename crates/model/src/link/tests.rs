@@ -5,10 +5,17 @@ use proptest::prelude::*;
 use super::*;
 
 fn ports(n: usize, rate: f64) -> Vec<Port> {
-    vec![
-        Port { send_bytes_per_s: rate, receive_bytes_per_s: rate, flow_bytes_per_s: f64::INFINITY };
-        n
-    ]
+    vec![port(rate, rate); n]
+}
+
+fn port(send_bytes_per_s: f64, receive_bytes_per_s: f64) -> Port {
+    Port {
+        send_bytes_per_s,
+        receive_bytes_per_s,
+        flow_bytes_per_s: f64::INFINITY,
+        flow_window_bytes: f64::INFINITY,
+        latency_s: 0.0,
+    }
 }
 
 fn drain(network: &mut Network) -> Vec<(Nanos, u64)> {
@@ -71,6 +78,26 @@ fn a_flow_limit_holds() {
     assert!((network.rate(0, 1) - 1e8).abs() < 1.0);
     (3..8).for_each(|tag| network.start(0, 0, 1, 100_000_000, tag));
     assert!((network.rate(0, 1) - 5e7).abs() < 1.0);
+}
+
+#[test]
+fn a_window_limits_each_flow_to_its_bytes_per_round_trip() {
+    // 1 MB in flight over 2 (24 + 1) ms: 20 MB/s, whichever end has the window or the latency.
+    for far in 0..2 {
+        for narrow in 0..2 {
+            let mut all = ports(3, 1e9);
+            (all[far].latency_s, all[1 - far].latency_s) = (0.024, 0.001);
+            all[narrow].flow_window_bytes = 1e6;
+            let mut network = Network::new(&all);
+            network.start(0, 0, 1, 1_000_000_000, 1);
+            network.start(0, 0, 1, 1_000_000_000, 2);
+            assert!((network.rate(0, 1) - 2e7).abs() < 1.0, "{}", network.rate(0, 1));
+            network.start(0, 2, 1, 1_000_000_000, 3);
+            let near = if narrow == 1 { 1e6 / (2.0 * all[1].latency_s) } else { 1e9 };
+            let expected = near.min(1e9 - 4e7);
+            assert!((network.rate(2, 1) - expected).abs() < 1.0, "{}", network.rate(2, 1));
+        }
+    }
 }
 
 #[test]
@@ -159,14 +186,7 @@ proptest! {
             .iter()
             .map(|c| (f64::from(c.0) * 1e6, f64::from(c.1) * 1e6))
             .collect();
-        let ports: Vec<_> = rates
-            .iter()
-            .map(|c| Port {
-                send_bytes_per_s: c.0,
-                receive_bytes_per_s: c.1,
-                flow_bytes_per_s: f64::INFINITY
-            })
-            .collect();
+        let ports: Vec<_> = rates.iter().map(|c| port(c.0, c.1)).collect();
         let uplink_bytes_per_s = uplinks.iter().map(|&rate| f64::from(rate) * 1e6).collect();
         let leaves = Leaves { of_host, uplink_bytes_per_s };
         let mut network = Network::with_leaves(&ports, leaves.clone());

@@ -34,24 +34,19 @@ fn given(value: f64, default: f64) -> f64 {
     }
 }
 
-/// Return the limits of a host's port and of one flow: the configured rates, and what the buffers
-/// allow in flight.
+/// Return a host's port: the configured rates, and what its buffers allow in flight.
 pub(crate) fn port(spec: &HostSpec) -> Port {
     let p = &spec.network;
-    let round_trip_s = 4.0 * p.latency_ns as f64 * 1e-9;
-    let positive = |value: f64| if value > 0.0 { value } else { f64::INFINITY };
-    let buffered = |bytes: u64| {
-        if bytes == 0 || round_trip_s == 0.0 {
-            f64::INFINITY
-        } else {
-            bytes as f64 / round_trip_s
-        }
-    };
+    let latency_s = p.latency_ns as f64 * 1e-9;
+    let limited = |value: f64| if value > 0.0 { value } else { f64::INFINITY };
+    // Packets of 1500 bytes in flight limit the host, over a round trip to one of equal latency.
+    let queued = limited(p.transmit_queue_packets as f64 * 1500.0 / (4.0 * latency_s));
     Port {
-        // Packets of 1500 bytes in flight limit the host; the socket buffer limits one flow.
-        send_bytes_per_s: p.rate_bytes_per_s.min(buffered(p.transmit_queue_packets * 1500)),
+        send_bytes_per_s: p.rate_bytes_per_s.min(queued),
         receive_bytes_per_s: p.rate_bytes_per_s,
-        flow_bytes_per_s: positive(p.flow_bytes_per_s).min(buffered(p.socket_buffer_bytes)),
+        flow_bytes_per_s: limited(p.flow_bytes_per_s),
+        flow_window_bytes: limited(p.socket_buffer_bytes as f64),
+        latency_s,
     }
 }
 

@@ -80,7 +80,7 @@ pub struct NetworkPort {
     /// Maximum rate of one flow, below the port's rate if ports are bonded; 0: no limit.
     pub flow_bytes_per_s: f64,
     /// Socket buffer: limits the bytes of one flow in flight, so its rate is at most this size
-    /// divided by the round-trip time; 0: no limit.
+    /// divided by the round-trip time between its hosts; 0: no limit.
     pub socket_buffer_bytes: u64,
     /// Packets that may wait to be sent (txqueuelen): limits the host's bytes in flight; 0: no
     /// limit.

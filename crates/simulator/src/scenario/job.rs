@@ -74,9 +74,9 @@ pub enum Order {
     Strided { stride_bytes: u64 },
     /// Uniformly random in the span, aligned to the length.
     Random,
-    /// Every block of the span once, in an order without locality.
+    /// Every block of the span once, in an order without locality, the same for every job.
     Permuted,
-    /// Every block of the span once, in random order (the same for every job).
+    /// Every block of the span once, in a random order of the job's own.
     Shuffled,
     /// Forward in windows of `window_bytes`, random within each window: the clusters of a tree,
     /// read branch by branch. The reads are divided evenly among the windows.

@@ -215,6 +215,8 @@ pub(crate) struct Task {
     /// CPU work that pieces so far took less than given.
     pub owed_ns: f64,
     pub stream: Stream,
+    /// Chooses its permutation of the blocks of a shuffled order.
+    pub shuffle: u64,
     pub ranges: Vec<(u64, u64)>,
     pub next_range: u32,
     pub waiting_ops: u32,
