@@ -35,8 +35,6 @@ NAMES = {
     "parquet": "report.parquet",
 }
 """The file of each format."""
-FIGURES = "report-figures"
-"""The folder of the figures of `latex.py`."""
 
 
 def is_own_page(file: Path) -> bool:
