@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -205,14 +204,18 @@ def test_a_stop_of_headrace_itself_is_counted(
     launcher: Launcher, journal: Journal, tmp_path: Path
 ) -> None:
     """As by Ctrl-Z, or of a suspended batch job. Free slots of a sustained load stay empty."""
-    options = {"command": ["sleep", "0.2"]}
     part = kinds()["command"]
-    sleep = part("mine", part.Options.model_validate(options))
-    wanted = replace(task(journal, sleep, "command", options, tmp_path / "jobs"), duration_s=3.0)
-    assert run(launcher, replace(wanted, duration_s=0.5)).stopped_s == 0.0
-    stop = f"sleep 0.7; kill -STOP {os.getpid()}; sleep 2; kill -CONT {os.getpid()}"
-    with subprocess.Popen(["sh", "-c", stop], start_new_session=True):
-        result = run(launcher, wanted)
+
+    def ran(*command: str) -> PoolResult:
+        options = {"command": list(command)}
+        mine = part("mine", part.Options.model_validate(options))
+        wanted = task(journal, mine, "command", options, tmp_path / "jobs")
+        return run(launcher, replace(wanted, duration_s=3.0))
+
+    assert ran("sleep", "0.2").stopped_s == 0.0
+    # One of the jobs stops this process.
+    stop = f"kill -STOP {os.getpid()}; sleep 2; kill -CONT {os.getpid()}"
+    result = ran("sh", "-c", f"if mkdir {tmp_path}/once; then {stop}; else sleep 0.2; fi")
     assert 1.5 < result.stopped_s < 3.0, result
     (reason,) = validity.stopped(result.stopped_s)
     assert reason.code == "stopped" and reason.text.startswith("headrace was stopped for ")
