@@ -61,3 +61,24 @@ def test_a_program_that_ends_is_noticed_while_the_other_lives(
     with pytest.raises(HeadraceError, match=r"ended with status 3: no cluster today"):
         server[0].start(server[1])
     assert server[0].pids == []
+
+
+def test_a_server_that_crashes_at_its_start_is_started_once_more(
+    server: tuple[xrootd.XrootdServer, ServerContext], manager_daemon: Path
+) -> None:
+    """XRootD itself does, in few of its starts; the trial failed."""
+    once = manager_daemon.parent / "once"
+    manager_daemon.write_text(f"mkdir {once} && kill -SEGV $$\n")
+    manager_daemon.parent.chmod(0o777)
+    server[0].start(server[1])
+    assert once.is_dir() and server[0].ended() == "" and server[0].pids
+    assert "it is started once more" in server[0].last_words()
+
+
+def test_a_server_that_crashes_at_each_start_is_said(
+    server: tuple[xrootd.XrootdServer, ServerContext], manager_daemon: Path
+) -> None:
+    manager_daemon.write_text("kill -SEGV $$\n")
+    with pytest.raises(HeadraceError, match=r"ended with status -11"):
+        server[0].start(server[1])
+    assert server[0].pids == []

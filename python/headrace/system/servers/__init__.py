@@ -36,6 +36,11 @@ _TAIL_BYTES = 4000
 _POLL_S = 0.02
 CONTINUE_S = 30.0
 """How long one program of a server may take until the next can start."""
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS)
+
+
+class ServerCrashedError(HeadraceError):
+    """A program of a server crashed before the server served."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +146,22 @@ class Server(ABC):
         self._launch()
 
     def _launch(self) -> None:
+        try:
+            self._launch_once()
+        except ServerCrashedError as error:
+            self._note_crash(error)
+            self._launch_once()
+
+    def _note_crash(self, error: ServerCrashedError) -> None:
+        """Note in its log that it is started once more.
+
+        XRootD 5 reads its environment in one thread while another one sets it, and seldom crashes
+        by that when it starts.
+        """
+        with self._log(0).open("ab") as log:
+            log.write(f"headrace: {error.message}; it is started once more\n".encode())
+
+    def _launch_once(self) -> None:
         context = self._given()
         self.configure(context)
         try:
@@ -169,12 +190,14 @@ class Server(ABC):
         return self.may_continue()
 
     def _check_alive(self) -> None:
-        """Raise HeadraceError when one of its programs failed."""
+        """Raise HeadraceError when one of its programs failed, ServerCrashedError for a crash."""
         for started in self._started:
             if started.process.poll():
-                raise HeadraceError(
+                status = started.process.returncode
+                kind = ServerCrashedError if -status in _CRASHES else HeadraceError
+                raise kind(
                     f"{self.kind} server {self.name}: a program of it ended with status "
-                    f"{started.process.returncode}: {self.last_words()}"
+                    f"{status}: {self.last_words()}"
                 )
 
     def _given(self) -> ServerContext:
@@ -189,9 +212,20 @@ class Server(ABC):
     def wait_ready(self, timeout_s: float) -> float:
         """Wait until it serves; return the seconds that took.
 
-        Raises HeadraceError with the end of its log when it does not.
+        A server that crashes before it serves is started once more. Raises HeadraceError with the
+        end of its log when it does not serve.
         """
         begun = time.monotonic()
+        try:
+            self._become_ready(timeout_s)
+        except ServerCrashedError as error:
+            self._end()
+            self._note_crash(error)
+            self._launch_once()
+            self._become_ready(timeout_s)
+        return time.monotonic() - begun
+
+    def _become_ready(self, timeout_s: float) -> None:
 
         def ready() -> bool:
             if self.is_ready():
@@ -206,7 +240,6 @@ class Server(ABC):
                 f"{self.kind} server {self.name} was not ready within {timeout_s:g} s: "
                 f"{self.last_words()}"
             )
-        return time.monotonic() - begun
 
     def _detaching(self) -> bool:
         """Return whether a program may have detached.
