@@ -21,5 +21,7 @@ _SAID = (
 def is_process_limit(error: BaseException) -> bool:
     """Return whether an error says that no further process or thread can be started."""
     if isinstance(error, OSError):
-        return error.errno == errno.EAGAIN  # of fork; who waits for a lock handles it itself
+        # Of fork. Who waits for a lock handles it itself; a stream that must not block, and is
+        # full, says how much was written.
+        return error.errno == errno.EAGAIN and not hasattr(error, "characters_written")
     return any(words in str(error) for words in _SAID)
