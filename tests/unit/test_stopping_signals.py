@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +71,28 @@ def test_a_command_stops_without_a_traceback_while_it_imports(imported: str) -> 
     command = [sys.executable, "-c", program, "--version"]
     ended = subprocess.run(command, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (130, "headrace: stopped\n")
+
+
+IN_TEXT = """
+import builtins, os, runpy, signal, sys
+real = builtins.exec
+def interrupted(source, *names):
+    if isinstance(source, str) and signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        builtins.exec = real
+        source = f"import os; os.kill(os.getpid(), {signal.SIGTERM:d})\\n" + source
+    real(source, *names)
+builtins.exec = interrupted
+sys.argv[1:] = ["validate", "study.toml"]
+runpy.run_module("headrace", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_a_stop_in_text_that_is_executed_has_the_same_exit_code(tmp_path: Path) -> None:
+    """As of a dataclass while it is imported; `python -m` looks for interrupts of its own."""
+    (tmp_path / "in_text.py").write_text(IN_TEXT)
+    command = [sys.executable, "-m", "in_text"]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGTERM, "headrace: stopped\n")
 
 
 def test_nothing_is_imported_before_interrupts_are_heard() -> None:
