@@ -299,7 +299,10 @@ def test_writes_that_wait_are_named_and_simulated(
         assert verdict["limit"]["kind"] == "block", ended.stderr
         access = verdict["limit"]["access"]
         assert access["slowest_other"] == calls
-        assert access["slow_others"] * access["slow_other_s"] > 0.8 * access["waited_s"]
+        # To copy 16 MiB in a write takes CPU time, and on a busy machine waits for a CPU.
+        waited_s = part(verdict, "block") * verdict["observation"]["wall_s"]
+        waited_s = access["waited_s"] if fewer else waited_s
+        assert access["slow_others"] * access["slow_other_s"] > 0.8 * waited_s
         assert access["slow_other_files"][0].startswith(f"{directory}/a file")
         named = rf"Limit: \w+: \d+ {calls} of [\d.]+ m?s \(a file.*\)"
         if code != MAPS:  # when pages of a map are written is not seen
