@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import select
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
+
+from headrace.system.waiting import wait_until
 
 PROGRAM = """
 import os, subprocess, sys
@@ -144,3 +150,35 @@ def test_the_exit_code_is_the_commands_own_when_nobody_reads_its_progress() -> N
     ended = subprocess.run([sys.executable, "-c", PROGRESS], stderr=writer, env=environment)
     os.close(writer)
     assert ended.returncode == 5
+
+
+def test_a_reader_that_is_slow_gets_all_of_a_pipe_that_does_not_block() -> None:
+    """Programs that share a pipe make it so. Python drops what does not fit at once."""
+    command = [sys.executable, "-m", "headrace", "validate", "--schema"]
+    whole = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    assert len(whole) > 200_000  # more than a pipe holds
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    with subprocess.Popen(command, stdout=write) as process, os.fdopen(read, "rb") as reader:
+        os.close(write)
+        assert wait_until(lambda: _full(read), 60, 0.05)
+        assert reader.read() == whole
+        assert process.wait() == 0
+
+
+def test_a_reader_that_leaves_a_pipe_that_does_not_block_ends_the_command() -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    command = [sys.executable, "-m", "headrace", "validate", "--schema"]
+    with subprocess.Popen(command, stdout=write, stderr=subprocess.PIPE) as process:
+        os.close(write)
+        assert wait_until(lambda: _full(read), 60, 0.05)
+        os.close(read)
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (0, b"")
+
+
+def _full(pipe: int) -> bool:
+    """Whether less than a page fits into a pipe."""
+    (unread,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
+    return unread > fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) - select.PIPE_BUF

@@ -5,10 +5,14 @@ from __future__ import annotations
 import codecs
 import io
 import os
+import select
 import sys
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from headrace.system.closed_streams import note_closed
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _SPELT = {
     "\u202f": " ", "\u00a0": " ", "–": "-", "−": "-", "×": "x", "±": "+-", "≥": ">=", "→": "->",
@@ -35,10 +39,37 @@ def secure_streams() -> None:
             note_closed(descriptor)
             stream = open(descriptor, "w" if descriptor else "r", encoding="utf-8", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
+    sys.stdout, sys.stderr = _waiting(sys.stdout), _waiting(sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and _refuses_characters(stream):
             codecs.register_error(_ERRORS, _spelt)
             stream.reconfigure(errors=_ERRORS)
+
+
+class _WaitingFile(io.FileIO):
+    """A file whose writes wait, although another program has made it non-blocking."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        while (written := super().write(data)) is None:  # pyright: ignore[reportUnnecessaryComparison]
+            room = select.poll()
+            room.register(self, select.POLLOUT)
+            room.poll()
+        return written
+
+
+def _waiting(stream: TextIO) -> TextIO:
+    """Return the stream, or in its place one that waits for a reader that is slow.
+
+    Whatever shares the pipe or terminal may have made it non-blocking, as node does. Python drops
+    what such a pipe does not take at once. The mode stays: it belongs to all who share it.
+    """
+    if not isinstance(stream, io.TextIOWrapper) or os.get_blocking(stream.fileno()):
+        return stream
+    raw = _WaitingFile(stream.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), stream.encoding, stream.errors,
+        line_buffering=stream.line_buffering, write_through=stream.write_through,
+    )  # fmt: skip
 
 
 def _refuses_characters(stream: io.TextIOWrapper) -> bool:
