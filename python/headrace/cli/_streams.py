@@ -63,13 +63,24 @@ def _waiting(stream: TextIO) -> TextIO:
     Whatever shares the pipe or terminal may have made it non-blocking, as node does. Python drops
     what such a pipe does not take at once. The mode stays: it belongs to all who share it.
     """
-    if not isinstance(stream, io.TextIOWrapper) or os.get_blocking(stream.fileno()):
+    if not isinstance(stream, io.TextIOWrapper) or _without_file(stream):
+        return stream
+    if os.get_blocking(stream.fileno()):
         return stream
     raw = _WaitingFile(stream.fileno(), "w", closefd=False)
     return io.TextIOWrapper(
         io.BufferedWriter(raw), stream.encoding, stream.errors,
         line_buffering=stream.line_buffering, write_through=stream.write_through,
     )  # fmt: skip
+
+
+def _without_file(stream: TextIO) -> bool:
+    """Return whether a stream is only in memory, as a program that calls `main` may give it."""
+    try:
+        stream.fileno()
+    except io.UnsupportedOperation:
+        return True
+    return False
 
 
 def _refuses_characters(stream: io.TextIOWrapper) -> bool:
