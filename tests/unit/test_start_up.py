@@ -102,6 +102,14 @@ atexit.register(lambda: print(*read, file=sys.stderr))
     assert not imported(tmp_path, *words, code=code) & {"markdown_it", "rich.markdown"}
 
 
+def test_the_version_imports_no_command(tmp_path: Path) -> None:
+    """It is printed before a command is looked for, even beside one; help lists them all."""
+    commands = {f"headrace.cli.{name}" for name in ("drive", "report", "run", "trace", "validate")}
+    for words in (["--version"], ["--version", "run"], ["--version", "--help"]):
+        assert not imported(tmp_path, *words) & commands
+    assert imported(tmp_path, "--help", "--version") >= commands
+
+
 def test_the_list_of_commands_is_that_of_the_whole_application(tmp_path: Path) -> None:
     """It is made without the commands' options, and without parts of rich that typer imports."""
     whole = "from headrace.cli import make_app; make_app()(['--help'], prog_name='headrace')"

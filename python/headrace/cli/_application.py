@@ -32,6 +32,7 @@ _EPILOG = (
 def make_app(named: str | None = None, *, listed: bool = False) -> typer.Typer:
     """Return the application with every command, or only the command `named` if there is one.
 
+    It has none if the first word is `--version`.
     `listed`: for the list of commands, which needs none of their options.
     """
     app = typer.Typer(
@@ -51,6 +52,8 @@ def make_app(named: str | None = None, *, listed: bool = False) -> typer.Typer:
     ]
     if named in names:
         names = [named]
+    elif named == "--version":
+        names = []  # the version is printed before a command is looked for
     for name in sorted(
         names, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name)
     ):
