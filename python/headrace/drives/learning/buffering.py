@@ -6,11 +6,11 @@ A read that the buffer serves needs no medium, so it takes a small part of a rev
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headrace.drives.learning.device import UNIT, LearntDevice
+from headrace.drives.learning.device import UNIT, LearntDevice, Times
 from headrace.drives.learning.values import standard_error
 
 HIT_SECTORS = (8, 32, 64, 128, 256)
@@ -23,6 +23,8 @@ _ASKED_MOST = 8
 _YESES, _NOES = 2, 3
 _HIT_TRIES = 3
 """Times that a buffer is looked for before there is said to be none."""
+_STREAM, _AHEAD_TURNS = 3, 3
+"""Reads in order before a pause, and revolutions of the pause, in which the disk reads ahead."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,9 @@ class Hits:
     overhead_error_s: float
     bytes_per_s: float
     rate_error: float
+    keeps_sent: bool = True
+    """Whether data stay in the buffer after they were sent. Otherwise only what was read ahead is
+    there."""
 
 
 @dataclass(frozen=True)
@@ -45,19 +50,38 @@ class ReadAheads:
 
 
 def learn_hits(device: LearntDevice, turn_s: float, *, repeats: int) -> Hits | None:
-    """Read places twice, in several sizes; None if the second read is no faster, time and again: a
-    busy machine delays reads from the buffer, but none from the medium is so quick."""
-    tries = (_hits(device, turn_s, repeats) for _ in range(_HIT_TRIES))
-    return next((each for each in tries if each is not None), None)
+    """Read places twice, in several sizes; if the second read is no faster, time and again, read
+    what follows a place after a pause. None if that is no faster, either. A busy machine delays
+    reads from the buffer, but none from the medium is so quick."""
+
+    def again(sectors: int) -> Times:
+        first = [place for place in device.random_sectors(repeats, 512) for _ in range(2)]
+        return device.reads(first, sectors).response_s[1::2]
+
+    def ahead(sectors: int) -> Times:
+        places = device.random_sectors(repeats, 512)
+        # Some disks read ahead only of reads in order.
+        stream = [place + at * UNIT for place in places for at in range(_STREAM + 1)]
+        sizes = [*([UNIT] * _STREAM), sectors] * repeats
+        pauses_s = (_AHEAD_TURNS + device.random.random(repeats)) * turn_s
+        waits_s = [each for pause_s in pauses_s for each in (*([0.0] * _STREAM), float(pause_s))]
+        return device.reads(stream, sizes, wait_s=waits_s).response_s[_STREAM :: _STREAM + 1]
+
+    for responses, keeps_sent in ((again, True), (ahead, False)):
+        for _ in range(_HIT_TRIES):
+            found = _hits(responses, turn_s, repeats)
+            if found is not None:
+                return replace(found, keeps_sent=keeps_sent)
+    return None
 
 
-def _hits(device: LearntDevice, turn_s: float, repeats: int) -> Hits | None:
+def _hits(responses: Callable[[int], Times], turn_s: float, repeats: int) -> Hits | None:
+    """Return what the times of reads from the buffer by size tell; None if they were not."""
     sizes: list[float] = []
     times_s: list[float] = []
     errors_s: list[float] = []
     for sectors in HIT_SECTORS:
-        first = [place for place in device.random_sectors(repeats, 512) for _ in range(2)]
-        hit_s = device.reads(first, sectors).response_s[1::2]
+        hit_s = responses(sectors)
         hit_s = hit_s[hit_s < 0.5 * turn_s]
         if len(hit_s) > repeats / 2:
             middle_s = float(np.median(hit_s))
@@ -169,7 +193,13 @@ def learn_segments(device: LearntDevice, turn_s: float, hits: Hits) -> int:
     @_asked_often
     def held(count: int) -> bool:
         places = device.random_sectors(count, 4096)
-        timings = device.reads([*places, places[0]])
+        if hits.keeps_sent:
+            timings = device.reads([*places, places[0]])
+        else:
+            stream = [place + at * UNIT for place in places for at in range(_STREAM)]
+            # The first place has time to be read ahead before the next one is sought.
+            waits_s = [0.0] * _STREAM + [turn_s, *([0.0] * (len(stream) - _STREAM))]
+            timings = device.reads([*stream, places[0] + _STREAM * UNIT], wait_s=waits_s)
         return _is_hit(float(timings.response_s[-1]), hits, turn_s)
 
     top = 2

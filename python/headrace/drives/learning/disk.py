@@ -193,13 +193,18 @@ def _buffer(
     learnt.add("buffer.segments", segments, "", "repeated reads")
     if segments >= MOST_SEGMENTS:
         learnt.unknown.append(Unknown("buffer.segments", f"{MOST_SEGMENTS} or more"))
-    held = learn_segment_sectors(device, turn_s, hits, ahead.sectors, per_track)
+    held: int | None = ahead.sectors
+    if hits.keeps_sent:
+        held = learn_segment_sectors(device, turn_s, hits, ahead.sectors, per_track)
+    else:
+        why = "data are dropped once they were sent; what is read ahead is assumed"
+        learnt.unknown.append(Unknown("buffer.segment_bytes", why))
     if held is None:
         learnt.unknown.append(
             Unknown("buffer.segment_bytes", "more than what is tried; twice that is assumed")
         )
         held = 2 * LONGEST_READ_AHEAD
-    else:
+    elif hits.keeps_sent:
         error = 2.0 * max(segment_piece(ahead.sectors), ahead.spread) * 512
         learnt.add("buffer.segment_bytes", held * 512, "B", "repeated reads", error)
     held = max(held, ahead.sectors, UNIT)
@@ -208,6 +213,7 @@ def _buffer(
         "segment_bytes": held * 512,
         "read_ahead_bytes": ahead.sectors * 512,
         "read_ahead": ahead.rule,
+        "keep_sent": hits.keeps_sent,
     }
 
 

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from headrace.drives.learning.bursts import Burst, write_burst
+from headrace.drives.learning.bursts import FIRST, Burst, write_burst
 from headrace.drives.learning.device import UNIT, LearntDevice, Say, modelled_device
 from headrace.drives.learning.loads import (
     LoadResult,
@@ -26,8 +26,11 @@ from headrace.scenario import Table
 LARGE = (1024, 256, 64)
 """Sectors of the writes that fill a cache by bytes, before they are too many: the largest of which
 it takes a few."""
-FEW = 3
-"""Writes that tell whether the cache takes those of a size."""
+FEW = FIRST
+"""Writes that tell whether the cache takes those of a size: as many as those that a burst takes for
+quick ones. A cache of fewer would also be known by whole writes only."""
+MOST_SLOW = 1
+"""Of these, writes that may be late for another reason."""
 CACHED = 0.35
 """Revolutions up to which a write did not wait for the medium."""
 ALIKE = 0.15
@@ -124,7 +127,7 @@ def _large_burst(
     for sectors in LARGE[:-1]:
         few = device.writes(device.writable_sectors(FEW, sectors), sectors).response_s
         device.take_idle(1.0)
-        if float(np.median(few)) < sectors * 512 / link + CACHED * turn_s:
+        if float(np.sort(few)[-1 - MOST_SLOW]) < sectors * 512 / link + CACHED * turn_s:
             break
     else:
         sectors = LARGE[-1]

@@ -141,11 +141,16 @@ def learn_all_tracks(
 ) -> list[Tracks]:
     """Follow tracks at several places. A disk that reads ahead too little, or not at all, misses
     the next piece of a stream by a revolution; then the angles of single reads are used."""
+    seen = False
     for place in (0.1, 0.5, 0.9):
         found = learn_tracks(device, rotation, hits, place, PHASE_TRACKS)
         roughly = _by_stride(device, rotation.turn_s, hits, place)
         if roughly is not None and abs(found.sectors_per_track / roughly[1] - 1) > SAME_TRACKS:
             return [_by_phase(device, rotation, hits, each) for each in places]
+        seen = seen or len(found.jumps_s) > 0
+    # A disk that reads ahead to the end of a track only misses the next one by a revolution.
+    if not seen and len(_by_phase(device, rotation, hits, 0.5).jumps_s):
+        return [_by_phase(device, rotation, hits, each) for each in places]
     return [learn_tracks(device, rotation, hits, each, tracks) for each in places]
 
 
