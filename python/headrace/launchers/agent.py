@@ -136,6 +136,10 @@ class Agent(ABC):
         """Return how many processes the node's kernel has killed because a limit was reached."""
 
     @abstractmethod
+    def page_cache_drops(self) -> int | None:
+        """Return how often the node's page cache was dropped since the boot; None if not known."""
+
+    @abstractmethod
     def prepare_cache(self, wanted: str, files: Sequence[str], own_device: bool) -> int | None:
         """Bring the node's page cache into the state `wanted`: `cold`, `warm` or `as-is`.
 

@@ -159,6 +159,10 @@ class MachineAgent(LocalAgent):
         return self._limits.killed()
 
     @override
+    def page_cache_drops(self) -> int | None:
+        return page_cache.drops()
+
+    @override
     def prepare_cache(self, wanted: str, files: Sequence[str], own_device: bool) -> int | None:
         return prepare_cache(wanted, files, own_device)
 

@@ -14,6 +14,7 @@ from headrace.errors import HeadraceError, MissingError
 _CACHESTAT = 451  # Linux 6.5, the same number on every architecture
 _PAGE = mmap.PAGESIZE
 _DROP = Path("/proc/sys/vm/drop_caches")
+_COUNTERS = Path("/proc/vmstat")
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [
@@ -57,6 +58,19 @@ def drop_all() -> None:
         raise MissingError(
             "emptying the whole page cache needs root", hint="run as root"
         ) from error
+
+
+def drops() -> int | None:
+    """Return how often the whole page cache was dropped since the boot, by any program.
+
+    None if the kernel does not count it.
+    """
+    try:
+        lines = _COUNTERS.read_text().splitlines()
+    except OSError:
+        return None
+    counts = (line.split()[1] for line in lines if line.startswith("drop_pagecache "))
+    return next((int(count) for count in counts), None)
 
 
 def drop_files(paths: Iterable[Path | str]) -> int:

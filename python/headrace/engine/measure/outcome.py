@@ -83,6 +83,8 @@ class Outcome:
     settings_after: dict[str, Any] = field(default_factory=dict[str, Any])
     resident_bytes: int | None = None
     """Bytes of the jobs' input files in the page cache before a cold trial; None if not cold."""
+    cache_dropped: tuple[str, ...] = ()
+    """Machines whose page cache was dropped between the preparation of a warm trial and its end."""
     pool: PoolResult | None = None
     samples: TrialSamples | None = None
     machine_use: MachineUse | None = None

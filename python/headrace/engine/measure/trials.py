@@ -15,6 +15,7 @@ from headrace.datasets import Data, OwnFiles
 from headrace.datasets.trees import first_cluster_events
 from headrace.engine import workload_of
 from headrace.engine.live import NodeLive, TrialLive
+from headrace.engine.measure.cache_watch import CacheWatch
 from headrace.engine.measure.clock_drift import ClockDrift
 from headrace.engine.measure.drive_energy import attached_energy_j, energy_of
 from headrace.engine.measure.emulator_reports import emulator_reports
@@ -89,6 +90,7 @@ class _TrialRun:
     teardown: TearDown
     _watch: InterferenceWatch | None = None
     _metering: Metering | None = None
+    _cache_watch: CacheWatch | None = None
 
     def run(self) -> None:
         """Run every step in order. Raises the error of a step."""
@@ -229,6 +231,9 @@ class _TrialRun:
 
     def _prepare_cache(self, layout: DatasetLayout) -> None:
         prepared, cache = self.prepared, self._run.cache
+        if cache == "warm":
+            agents = prepared.nodes.agents[: self._run.nodes]
+            self._cache_watch = CacheWatch((*agents, *prepared.servers.agents))
         if cache == "cold":
             prepared.target.drop_caches(prepared.context)
             prepared.servers.drop_caches()
@@ -475,6 +480,8 @@ class _TrialRun:
             return
         release_s = outcome.pool.release_monotonic_s
         nodes.finish()
+        if self._cache_watch is not None:
+            outcome.cache_dropped = self._cache_watch.dropped()
         servers.measure_clocks()
         outcome.pool = nodes.corrected(outcome.pool, of_nodes, outcome.samples.started_s)
         servers.put_into(outcome.samples, release_s)

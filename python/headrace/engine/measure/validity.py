@@ -129,6 +129,17 @@ def warm(run: RunOptions, jobs: Sequence[JobEnd], bytes_read: int | None) -> lis
     return [reason("cache-not-warm", text)]
 
 
+def cache_dropped(machines: Sequence[str]) -> list[Reason]:
+    """Return a reason for a warm trial if machines lost what was read into memory for it."""
+    if not machines:
+        return []
+    text = (
+        f"the page cache of {', '.join(machines)} was dropped during this warm trial, and drives "
+        f"read the files again: by another study's cold trial, or by another program of root"
+    )
+    return [reason("cache-dropped", text)]
+
+
 def repeated_requests(jobs: Sequence[JobEnd]) -> list[Reason]:
     """Return a warning for requests that jobs had to send again; their waits are the storage's."""
     repeats = sum(job.output.request_repeats for job in jobs if job.output is not None)

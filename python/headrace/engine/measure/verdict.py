@@ -16,6 +16,7 @@ from headrace.engine.measure.target_servers import bytes_read
 from headrace.probes.block import competing_io
 from headrace.records.interference import Interference
 from headrace.records.trial_record import NODE_LOST, Reason
+from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
 from headrace.units import format_amount
 from headrace.workloads import Workload
@@ -72,15 +73,24 @@ def verdict_on(
         and interference is not None
     ):
         reasons += validity.clients_saturated(interference)
-    device = values.get("block")
-    warnings = validity.warm(run, pool.jobs, device["bytes_read"] if device else None)
-    warnings += validity.warm(run, pool.jobs, bytes_read(outcome.server_totals))
+    found, warnings = _warm(run, outcome, pool, values.get("block"))
+    reasons += found
     warnings += validity.repeated_requests(pool.jobs)
     if interference is not None:
         found, told = validity.foreign_load(run, interference)
         reasons += found
         warnings += told
     return Verdict(reasons + _competing_io(prepared, outcome, pool, values.get("block")), warnings)
+
+
+def _warm(
+    run: RunOptions, outcome: Outcome, pool: PoolResult, device: dict[str, Any] | None
+) -> tuple[list[Reason], list[Reason]]:
+    """Return (reasons, warnings) for a warm trial that read from drives."""
+    told = validity.warm(run, pool.jobs, device["bytes_read"] if device else None)
+    told += validity.warm(run, pool.jobs, bytes_read(outcome.server_totals))
+    dropped = validity.cache_dropped(outcome.cache_dropped)
+    return (dropped, []) if told and dropped else ([], told)
 
 
 def _over_network(

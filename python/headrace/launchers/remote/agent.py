@@ -107,6 +107,10 @@ class RemoteAgent(Agent):
         return self.connection.call(Agent.out_of_memory)
 
     @override
+    def page_cache_drops(self) -> int | None:
+        return self.connection.call(Agent.page_cache_drops)
+
+    @override
     def prepare_cache(self, wanted: str, files: Sequence[str], own_device: bool) -> int | None:
         return self.connection.call(Agent.prepare_cache, wanted, files, own_device)
 
