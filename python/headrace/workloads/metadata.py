@@ -17,7 +17,6 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import override
 
-from headrace import protocols
 from headrace._core import metadata_json
 from headrace.errors import HeadraceError, MissingError, Problem
 from headrace.protocols import client_of, remote_storage
@@ -246,7 +245,6 @@ class Metadata(Workload):
     def warm(self) -> None:
         """Load the program into memory, so that it is not read from a cold device."""
         hold_program(str(own_program(PROGRAM)))
-        tuple(protocols.kinds())  # a job's first URL needs no search for them
 
     @override
     def run(self, job: JobInput) -> JobOutput:

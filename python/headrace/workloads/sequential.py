@@ -12,7 +12,6 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from headrace import protocols
 from headrace.errors import Problem
 from headrace.protocols import client_of
 from headrace.scenario import Access as StepAccess
@@ -122,7 +121,6 @@ class Sequential(Workload):
     def warm(self) -> None:
         """Load fio into memory, so that the program is not read from a cold device."""
         hold_program("fio")
-        tuple(protocols.kinds())  # a job's first URL needs no search for them
 
     def run(self, job: JobInput) -> JobOutput:
         """Read or write the whole file once; `reread` reads it twice."""
