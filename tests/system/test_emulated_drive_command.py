@@ -106,7 +106,7 @@ def test_undo_after_the_emulator_was_killed(journal_place: Path) -> None:
     os.kill(made["pid"], signal.SIGKILL)
     said = headrace("undo").stdout
     assert "FAILED" not in said
-    assert loops.labelled(label) == []
+    assert loops.labelled(label) == [], said
     assert all(one.pid != made["pid"] for one in emulator.running())
     assert list(journal_place.iterdir()) == []
 
