@@ -66,7 +66,8 @@ SETTING_UP = {
 
 
 def imported(folder: Path, *arguments: str, code: int = 0) -> set[str]:
-    (folder / "study.toml").write_text(STUDY)
+    if not (folder / "study.toml").exists():
+        (folder / "study.toml").write_text(STUDY)
     command = [sys.executable, "-c", LISTED, *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == code, done.stderr
@@ -121,6 +122,15 @@ def test_the_list_of_commands_is_that_of_the_whole_application(tmp_path: Path) -
     shown, modules = outputs[1].stdout.rsplit("\n", 2)[:2]
     assert f"{shown}\n" == outputs[0].stdout
     assert not {"markdown_it", "pygments", "rich.markdown", "rich.traceback"} & {*modules.split()}
+
+
+@pytest.mark.parametrize("workload", ["sequential", "random", "metadata"])
+def test_validate_of_a_benchmark_imports_nothing_heavy(workload: str, tmp_path: Path) -> None:
+    text = 'headrace = 1\n[target.here]\nkind = "path"\npath = "."\n[workload.w]\n'
+    (tmp_path / "study.toml").write_text(f'{text}kind = "{workload}"\n')
+    modules = imported(tmp_path, "validate", "study.toml")
+    assert f"headrace.workloads.{workload}" in modules
+    assert not modules & (HEAVY | USED_BY_RUNS | SETTING_UP)
 
 
 def test_validate_imports_what_the_study_names(tmp_path: Path) -> None:

@@ -12,8 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from headrace.errors import NO_SPACE, HeadraceError, Problem
 from headrace.system import children
@@ -22,6 +21,9 @@ from headrace.units import format_bytes
 from headrace.workloads import JobInput, JobOutput
 from headrace.workloads.fio.meeting import Meeting
 from headrace.workloads.fio.results import FioResult, parse_result
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _CHUNK_BYTES = 4 << 20
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
@@ -155,6 +157,8 @@ def prepare_files(directory: Path, size: int, count: int, seed: int) -> list[str
 
     Raises HeadraceError when they do not fit.
     """
+    import numpy as np  # not needed to check a study
+
     directory.mkdir(parents=True, exist_ok=True)
     paths: list[str] = []
     for number in range(count):
