@@ -24,6 +24,7 @@ BASE = {
     "scenario",
     "special_functions",
     "json_text",
+    "text_file",
     "whole_file",
     "_core",
 }
@@ -54,6 +55,7 @@ ALLOWED: dict[str, set[str]] = {
     "file_kinds": {"document", "errors"},
     "toml_lines": set(),
     "json_text": set(),
+    "text_file": {"errors"},
     "whole_file": {"errors"},
     "refusals": {"registry", "units"},
     "validation": {"document", "errors", "refusals"},

@@ -218,11 +218,22 @@ def _ior_2(version: str, rates: Mapping[str, Sequence[float]]) -> str:
                 f"{access:<10}{value:<10.2f} 1024.00    256.00     0.0001     0.5        "
                 f"0.0001     0.6        {number:<4}XXCEL\n"
             )
-    text += "\n" + _SUMMARY_2
+    return text + _ior_2_means(rates)
+
+
+def ior_2_quiet(version: str, rates: Mapping[str, Sequence[float]]) -> str:
+    """The output of version 2 without -vv: no row for an iteration."""
+    whole = _ior_2(version, rates)
+    return whole[: whole.index("access  ")] + _ior_2_means(rates)
+
+
+def _ior_2_means(rates: Mapping[str, Sequence[float]]) -> str:
+    text = "\n" + _SUMMARY_2
     for access, values in rates.items():
+        mean, deviation = statistics.fmean(values), statistics.pstdev(values)
         text += (
-            f"{access}     {max(values):10.2f} {min(values):10.2f}  {9e6:10.2f}{1.0:10.2f} "
-            f"{1.0:10.2f}   0.60000   EXCEL\n"
+            f"{access:<10}{max(values):10.2f} {min(values):10.2f}  {mean:10.2f}{deviation:10.2f} "
+            f"{9e6:10.2f} {8e6:10.2f}  {8.5e6:10.2f}{1.0:10.2f}{0.6:10.5f}   EXCEL\n"
         )
     text += "\n"
     for access, values in rates.items():

@@ -6,6 +6,7 @@ What the results cannot determine is said and left as it was.
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 from pathlib import Path
@@ -264,6 +265,42 @@ def test_results_of_fio_between_its_messages(tmp_path: Path) -> None:
     assert not is_trace(tmp_path / "fio.json")
 
 
+def clone(iops: float, ios: int, mean_ns: float, **changed: Any) -> dict[str, Any]:
+    options = {"rw": "randread", "numjobs": "3", "ioengine": "libaio"}
+    read = {"total_ios": ios, "iops": iops, "runtime": 1000, "clat_ns": {"mean": mean_ns}}
+    return fio_job("c", **{"job options": options, "read": read, **changed})
+
+
+def test_iops_of_clones_are_those_of_all(tmp_path: Path) -> None:
+    """With group_reporting fio writes one entry with their sum, otherwise one for each; neither
+    says so in its options."""
+    file = tmp_path / "fio.json"
+    file.write_text(fio_text(clone(60.0, 60, 5e6, job_runtime=3000)))
+    (group,) = read_fio_results(file, 1.0)
+    assert group.values == {"read.iops": 60.0, "read.latency_ns_mean": 5e6}
+    file.write_text(fio_text(clone(10.0, 10, 8e6), clone(20.0, 20, 5e6), clone(30.0, 30, 4e6)))
+    (found,) = read_fio_results(file, 1.0)
+    assert (found.load.numjobs, found.measured_s) == (3, 1.0)
+    assert found.values == {"read.iops": 60.0, "read.latency_ns_mean": 5e6}
+    # Two runs in one file, and one of their clones is lost.
+    file.write_text(fio_text(clone(10.0, 10, 5e6), clone(20.0, 20, 5e6)) * 2)
+    assert [each.values["read.iops"] for each in read_fio_results(file, 1.0)] == [45.0, 45.0]
+
+
+def test_of_a_run_that_tells_its_status_the_last_result_counts(tmp_path: Path) -> None:
+    def told(written_s: int, elapsed_s: int, iops: float) -> str:
+        read = {"total_ios": 9, "iops": iops}
+        job = fio_job(read=read, elapsed=elapsed_s)
+        return json.dumps({"timestamp": 1_795_943_400 + written_s, "jobs": [job]}) + "\n"
+
+    file = tmp_path / "fio.json"
+    for separate in (0, 12):
+        again = "" if not separate else told(separate + 10, 10, 80.0)
+        file.write_text(told(1, 1, 10.0) + told(5, 5, 40.0) + told(10, 10, 70.0) + again)
+        iops = [each.values["read.iops"] for each in read_fio_results(file, 1.0)]
+        assert iops == ([70.0, 80.0] if separate else [70.0])
+
+
 @pytest.mark.parametrize(
     ("options", "depth", "size"),
     [
@@ -271,6 +308,7 @@ def test_results_of_fio_between_its_messages(tmp_path: Path) -> None:
         ({"iodepth": "8", "ioengine": "pvsync2"}, 1, 4096),
         ({"iodepth": "8", "ioengine": "io_uring", "bs": "8k,8k"}, 8, 8192),
         ({"bs": "4KiB"}, 1, 4096),
+        ({"sync": "none", "random_distribution": "random", "zonemode": "none"}, 1, 4096),
     ],
 )
 def test_defaults_and_notations_of_fio(
@@ -289,7 +327,19 @@ def test_defaults_and_notations_of_fio(
         ([fio_job(), fio_job("k")], 'at the same time as the job "j"'),
         ([fio_job(**{"job options": {"bssplit": "4k/50:64k/50"}})], "not modelled: bssplit"),
         ([fio_job(**{"job options": {"rate_iops": "100"}})], "not modelled: rate_iops"),
+        *(
+            ([fio_job(**{"job options": {option: value}})], f"not modelled: {option}")
+            for option, value in {
+                "sync": "dsync",
+                "random_distribution": "zipf:1.2",
+                "percentage_random": "20,100",
+                "zoneskip": "4m",
+                "latency_target": "5ms",
+            }.items()
+        ),
         ([fio_job(**{"job options": {"bs": "4k,64k"}})], "is not one size"),
+        ([clone(5.0, 5, 7e6, job_runtime=6000)], "sums up jobs"),
+        ([fio_job(**{"job options": {"name": "last of its group"}})], "sums up jobs"),
     ],
 )
 def test_a_load_that_is_not_known_or_another_one_is_refused(
@@ -298,6 +348,23 @@ def test_a_load_that_is_not_known_or_another_one_is_refused(
     (tmp_path / "fio.json").write_text(fio_text(*jobs))
     with pytest.raises(StudyError, match=said):
         read_fio_results(tmp_path / "fio.json", 1.0)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_results_that_windows_wrote_are_read(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "fio.json"
+    file.write_bytes(fio_text(fio_job()).encode(encoding))
+    assert not is_trace(file)
+    assert read_fio_results(file, 1.0)[0].values["read.iops"] == 50.0
+
+
+def test_results_in_a_pipe_are_read(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, fio_text(fio_job()).encode())
+    os.close(writing)
+    (found,) = read_fio_results(Path(f"/dev/fd/{reading}"), 1.0)
+    os.close(reading)
+    assert found.values["read.iops"] == 50.0
 
 
 def test_a_fit_stays_within_what_a_platter_can_be(tmp_path: Path, truth: CatalogEntry) -> None:

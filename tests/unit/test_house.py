@@ -244,7 +244,7 @@ UNTYPED_TABLES = {
     "traces/capture.py": "JSON of blktrace's reader",
     "traces/files.py": "the JSON that describes a trace",
     "workloads/mdtest/imported.py": "results of mdtest as a record holds them",
-    "workloads/mdtest/ior.py": "JSON of IOR",
+    "workloads/mdtest/ior_json.py": "JSON of IOR",
     "drives/controller_parameters.py": "a drive's table and DiskSim's parameters, as read",
 }
 

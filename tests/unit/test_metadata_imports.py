@@ -18,12 +18,13 @@ from headrace.cli import make_app
 from headrace.errors import ExitCode, HeadraceError, StudyError
 from headrace.workloads.mdtest.imported import read_results
 from headrace.workloads.mdtest.phases import TITLES
-from headrace.workloads.mdtest.rates import Imported
+from headrace.workloads.mdtest.rates import Imported, Rate
 from mdtest_output import (
     DIRECTORIES,
     FILES,
     TREE,
     VERSIONS,
+    ior_2_quiet,
     ior_output,
     mdtest_output,
     mdtest_tables,
@@ -184,6 +185,28 @@ def test_ior_as_text(version: str, summary: bool, tmp_path: Path) -> None:
     assert found.rates["read"].mean == 475798 * MIB
 
 
+def test_ior_2_without_rows_has_the_means_of_its_table(tmp_path: Path) -> None:
+    """`Max Write` below the table was taken for the mean."""
+    rates = {"write": [1500.25, 2000.75], "read": [475798.0, 475798.0]}
+    text = ior_2_quiet("2.10.3", rates)
+    found = read_one(tmp_path, text)
+    assert found.rates["write"] == Rate(1750.5 * MIB, 2000.75 * MIB, 1500.25 * MIB, 250.25 * MIB)
+    assert (found.clients, found.nodes, found.whole, found.highest) == (64, 16, True, [])
+    assert found.rates["read"].mean == 475798 * MIB
+    both = read_results(written(tmp_path, text + ior_2_quiet("2.10.1", {"read": [7.0]})))
+    assert [each.rates["read"].mean / MIB for each in both] == [475798, 7]
+
+
+@pytest.mark.parametrize("repetitions", ["1", "5", ""])
+def test_the_highest_of_several_repetitions_is_no_mean(tmp_path: Path, repetitions: str) -> None:
+    options = f"repetitions         : {repetitions}\n" if repetitions else ""
+    text = f"IOR-3.2.0: MPI\n{options}Max Write: 11.50 MiB/sec (12.06 MB/sec)\nFinished : now\n"
+    assert read_one(tmp_path, text).highest == ([] if repetitions == "1" else ["write"])
+    said = CliRunner().invoke(make_app(), ["metadata", str(tmp_path / "mdtest easy.txt")])
+    told = "write: the highest of all repetitions" in " ".join(said.stderr.split())
+    assert told == (repetitions != "1")
+
+
 def without_a_number(rate: float, text: str) -> str:
     """Return an output in which a program printed `nan` in place of a rate, or its JSON NaN."""
     shown = next(shown for shown in (f"{rate:.3f}", f"{rate:.2f}", str(rate)) if shown in text)
@@ -253,6 +276,58 @@ def test_ior_that_is_cut_anywhere_gives_no_other_rate(tmp_path: Path) -> None:
             assert result.rates["read"].mean == pytest.approx(5342.25 * 2**20, rel=1e-3), end
             seen.add(result.whole)
     assert seen == {True, False}, "a result without the last iteration is said to lack something"
+
+
+IOR_CSV = """\
+access,bw(MiB/s),IOPS,block(KiB),xfer(KiB),open(s),wr/rd(s),close(s),total(s),numTasks,iter
+write,1500.25,6001,1024,256,0.001,0.002,0.003,0.004,4,0
+read,2500.5,6001,1024,256,0.001,0.002,0.003,0.004,4,0
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [IOR_CSV, ior_output("4.1.0", {"write": [1500.25], "read": [2500.5]})],
+    ids=["csv", "summary"],
+)
+def test_results_of_ior_that_are_cut_have_no_other_rate(tmp_path: Path, text: str) -> None:
+    for end in range(text.index("write"), len(text)):
+        try:
+            found = read_results(written(tmp_path, text[:end]))
+        except HeadraceError as error:
+            assert "no row of a write" in str(error) or "did not end" in str(error), end
+            continue
+        for each in found:
+            rates = {access: rate.mean / MIB for access, rate in each.rates.items()}
+            assert rates.items() <= {"write": 1500.25, "read": 2500.5}.items(), end
+
+
+def test_a_csv_of_ior_that_is_cut_is_told(tmp_path: Path) -> None:
+    for text, whole in ((IOR_CSV.rstrip(), True), (IOR_CSV[:-5], False)):
+        found = read_one(tmp_path, text)
+        assert (found.whole, set(found.rates)) == (whole, {"write", "read"} if whole else {"write"})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_mdtest_that_is_cut_anywhere_gives_no_other_rate(version: str, tmp_path: Path) -> None:
+    """Seven of the eight numbers of a row per rank are a row of another version."""
+    rates = {"File creation": [1000.25, 2000.75], "File stat": [500.125, 700.125]}
+    text = mdtest_output(version, rates, of="files")
+    whole = read_one(tmp_path, text)
+    for end in range(text.index("File creation"), len(text)):
+        try:
+            found = read_one(tmp_path, text[:end])
+        except HeadraceError as error:
+            assert "no phase of this run" in str(error) or "holds no rate" in str(error), end
+            continue
+        assert found.whole == ("-- finished" in text[:end]), end
+        assert found.rates.items() <= whole.rates.items(), end
+
+
+def test_a_table_alone_without_its_last_end_of_line_is_whole(tmp_path: Path) -> None:
+    table = mdtest_tables("1.9.3", {"File stat": [5.0]}).rstrip()
+    assert read_one(tmp_path, table).whole
+    assert not read_one(tmp_path, table[:-1]).whole
 
 
 def test_ior_that_read_alone_has_no_write(tmp_path: Path) -> None:

@@ -282,6 +282,23 @@ def test_times_and_numbers_as_loggers_write_them(tmp_path: Path) -> None:
     assert rows(file, "t,P\n1,5\n2,60")[1] == [5.0]
 
 
+def test_cells_between_quotes_can_hold_the_separator(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    quoted = '"t","Outlet 3, rack 1","P"\n"1","node, spare","5,25"\n'
+    assert rows(file, quoted, decimal=",") == ([1.0], [5.25])
+    assert rows(file, 't, "P"\n1, "6"\n') == ([1.0], [6.0])
+    assert rows(file, 't,P,remark\n1,5,19" rack\n2,6,""\n') == ([1.0, 2.0], [5.0, 6.0])
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
+def test_a_log_in_utf_16_is_read(tmp_path: Path, encoding: str) -> None:
+    """Windows PowerShell writes it so. The last line is still being written."""
+    file = tmp_path / "log.csv"
+    file.write_bytes("t,P\r\n1,5\r\n2,6\r\n3,70".encode(encoding)[:-2])
+    form = LogFormat(str(file), {"P": "W"}, (), None, None)
+    assert read_log(form).values == {"P": [5.0, 6.0]}
+
+
 def test_a_logger_that_was_restarted_writes_its_header_again(tmp_path: Path) -> None:
     assert rows(tmp_path / "log.csv", "t,P\n1,5\nt,P\n2,6\n") == ([1.0, 2.0], [5.0, 6.0])
 
@@ -300,6 +317,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "a row's unit": ("t,P\n1,5 W\n2,0.5 kW\n", {}, "the value '0.5 kW' says kW"),
     "VA for W": ("t,P\n1,5 VA\n", {}, "says VA, `columns` says W"),
     "a comma": ("t;P\n1;5,5\n", {}, "line 2: '5,5' is not a number"),
+    "a dot": ("t;P\n1;12.5\n", {"decimal": ","}, "'12.5' is not a number with decimal"),
     "words": ("t,P\n1,high\n", {}, "'high' is not a number"),
     "a time alone": ("t,P\n12:00:00,5\n", {}, "is not a time"),
     "a time without date": ("t,P\n12:00:00,5\n", {"time_format": "%H:%M:%S"}, "has no date"),

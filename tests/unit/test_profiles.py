@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from headrace.catalog import entry, names
 from headrace.errors import HeadraceError, StudyError
 from headrace.profiles.exporting import export
+from headrace.profiles.overview import overview_rows
 from headrace.profiles.picture import draw
 from headrace.profiles.primitives import primitives
 from headrace.profiles.replaying import Replayer
@@ -169,6 +170,42 @@ def test_the_summary_counts() -> None:
     assert found.reuse == pytest.approx(1.05)
 
 
+def test_reads_of_no_byte_are_counted_apart() -> None:
+    rows = [
+        (0, MS, 0, Op.READ, 0, 0, 1000, 0),
+        (2 * MS, 3 * MS, 0, Op.READ, 0, 1000, 0, MS),
+        (3 * MS, 4 * MS, 0, Op.READ, 1, 0, 0, 0),
+    ]
+    found = summarise(recording(rows))
+    assert (found.reads, found.empty_reads) == (1, 1)
+    shown = dict(overview_rows(recording(rows), found))
+    assert shown["read"] == "1.00 kB in 1 read; 1 more returned no byte"
+    assert dict(overview_rows(recording(), summarise(recording())))["read"] == "2.10 kB in 3 reads"
+
+
+def test_a_job_without_reads_has_no_figures_of_them() -> None:
+    written = (0, MS, 0, Op.WRITE, 2, 0, 300, 0)
+    found = summarise(recording([written]))
+    assert (found.sequential_fraction, found.forward_fraction) == (None, None)
+    assert (found.read_size_percentiles, found.between_ms_percentiles) == ((), ())
+    shown = dict(overview_rows(recording([written]), found))
+    assert shown["read"] == "0 B in 0 reads"
+    assert not {"each byte", "size of a read", "order", "work between reads"} & set(shown)
+    one = recording([written, (2 * MS, 3 * MS, 0, Op.READ, 0, 0, 1000, MS)])
+    shown = dict(overview_rows(one, summarise(one)))
+    assert shown["size of a read"].startswith("median 1.00 kB;")
+    assert not {"order", "work between reads"} & set(shown)
+
+
+def test_work_between_reads_goes_on_through_other_calls() -> None:
+    rows = [
+        (7 * MS, 8 * MS, 0, Op.READ, 0, 0, 1000, 7 * MS),
+        (12 * MS, 13 * MS, 0, Op.WRITE, 2, 0, 10, 4 * MS),
+        (14 * MS, 15 * MS, 0, Op.READ, 0, 1000, 1000, 1 * MS),
+    ]
+    assert summarise(recording(rows)).between_ms_percentiles == (5.0, 5.0, 5.0)
+
+
 @pytest.mark.slow
 def test_pictures_are_small_and_of_two_kinds(tmp_path: Path) -> None:
     many = [
@@ -292,6 +329,30 @@ def test_darshan_s_ranks_are_threads_and_mpi_io_counts_once(tmp_path: Path) -> N
     assert job.duration_ns == 1_500_000_000
 
 
+def test_files_whose_names_darshan_does_not_know_are_several(tmp_path: Path) -> None:
+    """All of them are called `?`. Each rank that used a file has a head of its own."""
+    lines = ""
+    for number, rank, offset in ((7, 0, 0), (8, 0, 0), (7, 1, 1000)):
+        lines += f"# DXT, file_id: {number}, file_name: ?\n"
+        lines += f" X_POSIX {rank} read 0 {offset} 1000 0.1000 0.2000\n"
+    job = imported(tmp_path, DARSHAN + lines)
+    assert [(each.path, each.bytes) for each in job.files[1:]] == [
+        ("? (file_id 7)", 2000),
+        ("? (file_id 8)", 1000),
+    ]
+    assert summarise(job).bytes_unique == 4000
+
+
+def test_a_file_read_past_what_darshan_saw_written_was_there(tmp_path: Path) -> None:
+    """Its header was replaced: as a file of the job's own it would be too short to be read."""
+    lines = "# DXT, file_id: 7, file_name: /scratch/b\n X_POSIX 0 write 0 0 100 0.1000 0.2000\n"
+    lines += " X_POSIX 0 read 0 0 100 0.3000 0.4000\n"
+    past = " X_POSIX 0 read 0 100 900 0.5000 0.6000\n"
+    assert imported(tmp_path, DARSHAN + lines).files[1] == RecordedFile("/scratch/b", 100, True)
+    job = imported(tmp_path, DARSHAN + lines + past)
+    assert job.files[1] == RecordedFile("/scratch/b", 1000, False)
+
+
 def test_a_listing_of_darshan_that_is_cut_is_not_taken_for_whole(tmp_path: Path) -> None:
     """As by a full disk: within the last number it still looks like a time, at the end of a line
     like a listing."""
@@ -334,6 +395,12 @@ def test_xrootd_s_vectors_are_reads_and_failures_left_out(tmp_path: Path) -> Non
     assert any("1 actions that failed" in note for note in job.notes)
 
 
+STRACE_CALLS = """\
+openat(AT_FDCWD, "/data/f", O_RDONLY) = 3
+read(3, "x"..., 4096)                 = 4096
+"""
+
+
 WITHOUT_DXT = """\
 # darshan log version: 3.41
 # compression method: ZLIB
@@ -359,6 +426,10 @@ WITHOUT_DXT = """\
         ("what is this\n", "none of the formats"),
         (DARSHAN + " X_POSIX 0 read 0 here 10 0.1 0.2\n", r"trace:13"),
         (XROOTD + "nonsense\n", r"trace:7"),
+        (STRACE_CALLS, "without times in seconds since 1970; allowed: strace -f -ttt"),
+        (re.sub("^", "7 12:00:00.000001 ", STRACE_CALLS, flags=re.M), "without times in seconds"),
+        (re.sub("^", "     0.000100 ", STRACE_CALLS, flags=re.M), "without times in seconds"),
+        ("% time     seconds  usecs/call     calls    errors syscall\n", "summary of calls"),
         (WITHOUT_DXT, r"trace: has no access of the module X_POSIX: .* DXT_ENABLE_IO_TRACE set"),
         (
             f"{WITHOUT_DXT}POSIX\t0\t164575987\tPOSIX_OPENS\t1\t/tmp/testFile\t/\text4\n",

@@ -294,6 +294,30 @@ def captured(place: Path, **changes: object) -> Path:
     return place
 
 
+@pytest.mark.parametrize(("kept", "lost"), [((0, 1, 4), (2, 3)), ((2, 3), (0, 1)), ((0,), ())])
+def test_a_cpu_whose_file_is_lost_is_named(
+    tmp_path: Path, kept: tuple[int, ...], lost: tuple[int, ...]
+) -> None:
+    for cpu in kept:
+        shutil.copy(f"{REAL}.blktrace.{cpu % 2}", tmp_path / f"sdb.blktrace.{cpu}")
+    found = summarise(open_trace(tmp_path / "sdb"))
+    assert found.values["cpus_without_file"] == lost
+    said = CliRunner().invoke(make_app(), ["trace", "show", str(tmp_path / "sdb")]).stderr
+    named = f"no file of CPU {', '.join(map(str, lost))}: unless it was offline"
+    assert (named in " ".join(said.split())) == bool(lost)
+
+
+def test_an_empty_trace_names_the_cpus_whose_files_are_lost(tmp_path: Path) -> None:
+    shutil.copy(f"{REAL}.blktrace.1", tmp_path / "sdb.blktrace.1")
+    assert "no file of CPU 0: they may be there" in fault_of(tmp_path / "sdb")
+
+
+def test_a_trace_of_completions_alone_says_which_events_are_missing(tmp_path: Path) -> None:
+    line = "  8,52   3        1     0.000843237     0  C  WS 983947432 + 64 [0]\n"
+    (tmp_path / "done.txt").write_text(line)
+    assert "allowed: events that queue (Q) or issue (D) requests" in fault_of(tmp_path / "done.txt")
+
+
 def test_what_is_wrong_with_a_trace_is_told(tmp_path: Path) -> None:
     assert "there is no such trace" in fault_of(tmp_path / "nothing")
     (tmp_path / "empty").write_bytes(b"")

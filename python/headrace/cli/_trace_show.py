@@ -121,6 +121,10 @@ def warn(found: Statistics) -> None:
             f"[red]{found.trace.lost:,} events were lost while it was captured: the trace is not "
             f"whole[/red]"
         )
+    if cpus := found.trace.cpus_without_file:
+        names = ", ".join(map(str, cpus))
+        missing = "unless it was offline, events are missing"
+        err.print(f"[yellow]no file of CPU {names}: {missing}[/yellow]")
 
 
 def _show_latencies(found: Statistics) -> None:

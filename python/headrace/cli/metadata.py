@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -48,28 +48,8 @@ def metadata(
         except HeadraceError as error:
             refused = True
             complain(error)
-    for file in dict.fromkeys(file for file, each in found if not each.whole):
-        err.print(
-            f"{file}: ends before its program had finished; phases may be missing",
-            style="yellow",
-            markup=False,
-        )
-    for file, each in found:
-        if each.unknown:
-            err.print(
-                f"{file}: {each.program}: no rate of {', '.join(each.unknown)}: the output has "
-                "nan or inf for at least one iteration",
-                style="yellow",
-                markup=False,
-            )
-    for file, each in found:
-        if each.left_out:
-            trials = "1 trial" if each.left_out == 1 else f"{each.left_out} trials"
-            err.print(
-                f"{file}: {each.program}: {trials} left out: failed or invalid",
-                style="yellow",
-                markup=False,
-            )
+    for file, problem in _problems(found):
+        err.print(f"{file}: {problem}", style="yellow", markup=False)
     if as_json:
         typer.echo(
             json.dumps([{"file": str(file), **asdict(each)} for file, each in found], indent=1)
@@ -80,6 +60,26 @@ def metadata(
             _show([(file, each) for file, each in having if each.unit == unit], unit, titles)
     if refused:
         raise typer.Exit(int(ExitCode.BAD_INPUT))
+
+
+def _problems(found: Sequence[tuple[Path, Imported]]) -> Iterator[tuple[Path, str]]:
+    """Yield what is not in the outputs, and what does not count."""
+    for file in dict.fromkeys(file for file, each in found if not each.whole):
+        yield file, "ends before its program had finished; phases may be missing"
+    for file, each in found:
+        if each.unknown:
+            phases = ", ".join(each.unknown)
+            why = "the output has nan or inf for at least one iteration"
+            yield file, f"{each.program}: no rate of {phases}: {why}"
+        if each.highest:
+            phases = ", ".join(each.highest)
+            yield (
+                file,
+                f"{each.program}: {phases}: the highest of all repetitions, no mean is given",
+            )
+        if each.left_out:
+            trials = "1 trial" if each.left_out == 1 else f"{each.left_out} trials"
+            yield file, f"{each.program}: {trials} left out: failed or invalid"
 
 
 def _show(results: Sequence[tuple[Path, Imported]], unit: str, titles: dict[str, str]) -> None:

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import msgspec
 
+from headrace.drives.fio_entries import FioEntry, FioOutput, FioTransfers, results_in
 from headrace.errors import FileProblem, StudyError
-from headrace.json_text import json_objects
 from headrace.scenario import Table
+from headrace.text_file import check_unpacked, decoded
 from headrace.units import MOST_BYTES
 
 RW = ("read", "write", "randread", "randwrite", "rw", "readwrite", "randrw")
@@ -103,9 +104,7 @@ def read_fio_results(file: Path, runtime_s: float) -> list[Observed]:
     plain load.
     """
     try:
-        found = [
-            msgspec.convert(each, _Result) for each in _documents(file.read_text(errors="replace"))
-        ]
+        found = results_in(_text(file))
     except OSError as error:
         raise StudyError(
             [FileProblem(file, 0, "", "", f"cannot be read: {error.strerror}")]
@@ -123,60 +122,15 @@ def read_fio_results(file: Path, runtime_s: float) -> list[Observed]:
     for each in found:
         _check_alone(file, each)
     return [
-        _observed(file, job, {**each.common, **job.options}, runtime_s)
-        for each in found
-        for job in each.jobs
+        _observed(file, job, each.options(job), runtime_s) for each in found for job in each.jobs
     ]
 
 
-def _documents(text: str) -> list[object]:
-    """Return the results in the output of one or several runs. Raises ValueError, RecursionError
-    for one that is broken or cut off."""
-    documents, broken = json_objects(text)
-    for each in broken:
-        if each.alone or not documents:
-            raise each.error
-    if not documents:
-        raise ValueError("no JSON")
-    return documents
-
-
-class _Mean(msgspec.Struct):
-    mean: float = 0.0
-
-
-class _Direction(msgspec.Struct):
-    total_ios: int = 0
-    iops: float = 0.0
-    runtime_ms: float = msgspec.field(default=0.0, name="runtime")
-    clat_ns: _Mean | None = None
-    lat_ns: _Mean | None = None
-    clat_us: _Mean | None = msgspec.field(default=None, name="clat")
-    """Until version 2, in microseconds."""
-    lat_us: _Mean | None = msgspec.field(default=None, name="lat")
-
-    @property
-    def latency_ns(self) -> float:
-        """The mean latency; 0 if it was not measured (`disable_clat`)."""
-        seen = [each.mean for each in (self.clat_ns, self.lat_ns) if each]
-        seen += [each.mean * 1000 for each in (self.clat_us, self.lat_us) if each]
-        return next((mean for mean in seen if 0 < mean < math.inf), 0.0)
-
-
-class _Job(msgspec.Struct, rename={"options": "job options"}):
-    jobname: str = "?"
-    groupid: int | None = None
-    error: int = 0
-    options: dict[str, str] = {}
-    read: _Direction = msgspec.field(default_factory=_Direction)
-    write: _Direction = msgspec.field(default_factory=_Direction)
-
-
-class _Result(msgspec.Struct, rename={"common": "global options"}):
-    """The parts of fio's JSON (stat.c) that are read."""
-
-    jobs: list[_Job]
-    common: dict[str, str] = {}
+def _text(file: Path) -> str:
+    """Return the text of a result. Raises OSError, and StudyError for a compressed file."""
+    raw = file.read_bytes()
+    check_unpacked(file, raw)
+    return decoded(raw)
 
 
 _MOST = 1_000_000
@@ -206,21 +160,22 @@ def _bytes(options: dict[str, str], name: str) -> int | None:
 
 _SYNCHRONOUS = ("sync", "psync", "vsync", "pvsync", "pvsync2", "mmap")
 """I/O engines that ignore `iodepth`. psync is fio's default."""
-_NOT_MODELLED = (
-    "bssplit",
-    "bsrange",
-    "blocksize_range",
-    "rate",
-    "rate_iops",
-    "rate_min",
-    "thinktime",
-)
-"""Options with which a load is another one than `Load` describes."""
+_NO = ("0", "", "none")
+_NOT_MODELLED = {
+    **dict.fromkeys(
+        ("bssplit", "bsrange", "blocksize_range", "bs_unaligned", "blocksize_unaligned"), _NO
+    ),
+    **dict.fromkeys(("rate", "rate_iops", "rate_min", "thinktime", "flow", "latency_target"), _NO),
+    **dict.fromkeys(("sync", "zonemode", "zoneskip"), _NO),
+    "random_distribution": ("random",),
+    "percentage_random": ("100",),
+}
+"""Options with which a load is another one than `Load` describes, and the values without effect."""
 _APART = ("startdelay", "wait_for")
 """Options that let a job of a group begin later than the others."""
 
 
-def _check_alone(file: Path, result: _Result) -> None:
+def _check_alone(file: Path, result: FioOutput) -> None:
     """Refuse jobs that ran at the same time: the drive served their sum. Raises StudyError."""
     names: dict[int, str] = {}
     for job in result.jobs:
@@ -242,10 +197,14 @@ def _check_alone(file: Path, result: _Result) -> None:
             )
 
 
-def _check_load(file: Path, name: str, job: _Job, options: dict[str, str]) -> None:
+def _check_load(file: Path, name: str, job: FioEntry, options: dict[str, str]) -> None:
     """Refuse a job whose load is not known, or not that of a `Load`. Raises StudyError."""
     problem, allowed = "", ""
-    used = [each for each in _NOT_MODELLED if options.get(each, "0") not in ("0", "")]
+    used = [
+        each
+        for each, without in _NOT_MODELLED.items()
+        if options.get(each, without[0]) not in without
+    ]
     if job.error:
         problem = f"ended with error {job.error}"
     elif not options:
@@ -254,6 +213,16 @@ def _check_load(file: Path, name: str, job: _Job, options: dict[str, str]) -> No
     elif used:
         problem, allowed = f"this load is not modelled: {used[0]}", "a load without this option"
     if problem:
+        raise StudyError([FileProblem(file, 0, name, "", problem, allowed)])
+
+
+def _check_group(file: Path, name: str, job: FioEntry, load: Load, ramp_s: float) -> None:
+    """Refuse the sum of several jobs, of which the options of one are known. Raises StudyError."""
+    last = job.options.get("name", job.jobname)
+    jobs = job.jobs_at_least(ramp_s, mixed=load.rw in MIXED)
+    if last != job.jobname or jobs > 1.5 * load.numjobs:
+        problem = "sums up jobs (group_reporting) of which the options of one are known"
+        allowed = "the result without group_reporting, or jobs of equal options (numjobs)"
         raise StudyError([FileProblem(file, 0, name, "", problem, allowed)])
 
 
@@ -266,7 +235,7 @@ def _block_bytes(options: dict[str, str]) -> int:
     return sizes.pop()
 
 
-def _observed(file: Path, job: _Job, options: dict[str, str], runtime_s: float) -> Observed:
+def _observed(file: Path, job: FioEntry, options: dict[str, str], runtime_s: float) -> Observed:
     name = f"{file.name}:{job.jobname}"
     _check_load(file, name, job, options)
     rw = options.get("rw", options.get("readwrite", "read"))
@@ -297,13 +266,12 @@ def _observed(file: Path, job: _Job, options: dict[str, str], runtime_s: float) 
         ramp_s = parse_fio_seconds(options.get("ramp_time", "0"))
     except ValueError as error:
         raise StudyError([FileProblem(file, 0, name, "", str(error))]) from None
+    _check_group(file, name, job, load, ramp_s)
     values: dict[str, float] = {}
-    # With group_reporting, one entry covers all jobs of the group; otherwise each job has an entry.
-    share = 1 if options.get("group_reporting") is not None else load.numjobs
     for direction in ("read", "write"):
-        part: _Direction = job.read if direction == "read" else job.write
+        part: FioTransfers = job.read if direction == "read" else job.write
         if part.total_ios > 0 and 0 < part.iops < math.inf:
-            values[f"{direction}.iops"] = part.iops * share
+            values[f"{direction}.iops"] = part.iops
             if part.latency_ns:
                 values[f"{direction}.latency_ns_mean"] = part.latency_ns
     if not values:

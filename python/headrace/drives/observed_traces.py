@@ -16,6 +16,7 @@ from headrace.drives.traces import OP_WORDS, READ, WRITE, Trace, read_trace
 from headrace.drives.validating import check_times, demerit_ns, measured_ns
 from headrace.errors import FileProblem, StudyError
 from headrace.scenario import Table
+from headrace.text_file import decoded
 
 MOST_REQUESTS = 4000
 """Requests from the start of a trace that the fit replays again and again."""
@@ -29,7 +30,7 @@ _FITTED = (np.arange(20) + 0.5) / 20
 """Quantiles that the fit compares: their root mean square distance is a short demerit."""
 
 _HEAD_BYTES = 1 << 16
-_FIO = re.compile(rb'^\{\s*"fio version"', re.MULTILINE)
+_FIO = re.compile(r'^\{\s*"fio version"', re.MULTILINE)
 
 Values = npt.NDArray[np.float64]
 
@@ -104,8 +105,8 @@ def is_trace(file: Path) -> bool:
         return file.is_dir() or bool(_core.trace_files(str(file)))
     with file.open("rb") as text:
         # fio's warnings come before its JSON, in which its version is the first field.
-        head = text.read(_HEAD_BYTES)
-    return not (head.lstrip().startswith(b"{") or _FIO.search(head))
+        head = decoded(text.read(_HEAD_BYTES))
+    return not (head.lstrip().startswith("{") or _FIO.search(head))
 
 
 def observe_trace(file: Path, entry: CatalogEntry, how: TraceReplay) -> ObservedTrace:

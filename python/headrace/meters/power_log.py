@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from headrace.meters import ENERGY_UNITS_J, POWER_UNITS_W, MeterError
+from headrace.text_file import decoded, encoding_of
 
 SEPARATORS = (",", ";", "\t", "|")
 
@@ -22,6 +24,8 @@ _EMPTY = {"", "-", "--", "---", "nan", "n/a", "na", "null", "none", "_", "ovf"}
 """What loggers write where they have no value."""
 
 _WITH_UNIT = re.compile(r"([+-]?[0-9.,]+(?:[eE][+-]?[0-9]+)?)\s*([^\d\s].*)?")
+_COMMA_DECIMAL = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+)(?:,\d*)?(?:[eE][+-]?\d+)?")
+"""Dots separate thousands; `12.5` is a number of another logger."""
 _UNITS = (*POWER_UNITS_W, *ENERGY_UNITS_J, "VA", "kVA", "µW", "µJ")
 _IN_HEADING = re.compile(rf"(?:^|[\s(\[_/])({'|'.join(_UNITS)})(?:[\s)\]]|$)")
 
@@ -71,7 +75,8 @@ def read_log(form: LogFormat) -> PowerLog:
         modified_s, size = path.stat().st_mtime, path.stat().st_size
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
-            if size > _HEAD_BYTES + _TAIL_BYTES:
+            # Lines of UTF-16 have no end that a byte tells.
+            if size > _HEAD_BYTES + _TAIL_BYTES and not _is_utf_16(head):
                 file.seek(size - _TAIL_BYTES)
                 file.readline()
                 rest = file.read()
@@ -92,18 +97,31 @@ def read_log(form: LogFormat) -> PowerLog:
     return _Rows(form, header, PowerLog(modified_s=modified_s)).read(lines[first:], number)
 
 
+def _is_utf_16(text: bytes) -> bool:
+    return encoding_of(text[:_HEAD_BYTES]).startswith("utf-16")
+
+
 def _lines(text: bytes) -> list[str]:
     """Return the complete lines: the last may still be written to."""
     try:
-        decoded = text.decode("utf-8-sig")
+        characters = text.decode("utf-8-sig")
     except UnicodeDecodeError:
-        decoded = text.decode("latin-1")
-    lines = decoded.replace("\r\n", "\n").split("\n")
+        characters = text.decode("latin-1")
+    if _is_utf_16(text):
+        characters = decoded(text)
+    lines = characters.replace("\r\n", "\n").split("\n")
     return lines[:-1]
 
 
 def _cells(line: str, separator: str) -> list[str]:
-    return [cell.strip().strip('"').strip() for cell in line.split(separator)]
+    """Return the cells of a line. One between quotes can hold the separator."""
+    if '"' not in line:
+        return [cell.strip() for cell in line.split(separator)]
+    try:
+        cells = next(csv.reader([line], delimiter=separator, skipinitialspace=True))
+    except csv.Error:
+        cells = line.split(separator)
+    return [cell.strip().strip('"').strip() for cell in cells]
 
 
 @dataclass(frozen=True)
@@ -205,6 +223,10 @@ class _Rows:
         if written is not None:
             _same_unit(written, unit, f"the value {text!r}", self.form.file)
         if self.form.decimal == ",":
+            if not _COMMA_DECIMAL.fullmatch(number):
+                hint = 'state decimal = "."' if "." in number else None
+                problem = f'{where}: {text!r} is not a number with decimal = ","'
+                raise MeterError(problem, hint=hint)
             number = number.replace(".", "").replace(",", ".")
         try:
             value = float(number)

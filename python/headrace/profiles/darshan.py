@@ -7,8 +7,10 @@ opens, stats or CPU times: time between two accesses of a thread counts as work.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 from headrace.errors import FileProblem, StudyError
 from headrace.profiles.software import is_software
@@ -25,6 +27,7 @@ from headrace.profiles.steps import (
 _MODULE = "X_POSIX"
 _OF_POSIX = "X_MPIIO"
 """Ignored: MPI-IO accesses are made by POSIX accesses, and would count twice."""
+_FILE = re.compile(r"^# DXT, file_id: *(?P<id>\d*), file_name:(?P<name>.*)$")
 _COUNTS = re.compile(r"^# DXT, write_count: (\d{1,18}), read_count: (\d{1,18})")
 
 
@@ -33,7 +36,13 @@ class _Listing:
     """What the lines read so far say."""
 
     files: dict[str, int] = field(default_factory=dict[str, int])
+    """Identity (file_id) -> number. Names do not tell files apart: all that Darshan does not know
+    are called `?`."""
+    names: list[str] = field(default_factory=list[str])
     sizes: dict[int, int] = field(default_factory=dict[int, int])
+    """File -> end of what was read of it, bytes."""
+    written: dict[int, int] = field(default_factory=dict[int, int])
+    """File -> end of what was written to it, bytes."""
     first: dict[tuple[int, Op], int] = field(default_factory=dict[tuple[int, Op], int])
     """File and operation -> start of the earliest access that moved bytes. A listing has all writes
     of a file before its reads."""
@@ -55,9 +64,11 @@ class _Listing:
         """Read a line that begins with #."""
         key, _, value = line.lstrip("# ").partition(":")
         self.facts.setdefault(key.strip(), value.strip())
-        if line.startswith("# DXT, file_id") and "file_name:" in line:
-            file = line.partition("file_name:")[2].strip()
-            self.current = self.files.setdefault(file, len(self.files))
+        if file := _FILE.match(line):
+            name = file["name"].strip()
+            self.current = self.files.setdefault(file["id"] or name, len(self.files))
+            if self.current == len(self.names):
+                self.names.append(name)
         elif counts := _COUNTS.match(line):
             self.counted += int(counts.group(1)) + int(counts.group(2))
 
@@ -89,8 +100,8 @@ class _Listing:
         if length:
             key = (self.current, op)
             self.first[key] = min(self.first.get(key, start), start)
-        if op == Op.READ:
-            self.sizes[self.current] = max(self.sizes.get(self.current, 0), offset + length)
+        reached = self.sizes if op == Op.READ else self.written
+        reached[self.current] = max(reached.get(self.current, 0), offset + length)
         named = fields[8] if len(fields) > 8 and fields[8].isdecimal() else ""
         thread = self.threads.setdefault((rank, named), len(self.threads))
         self.accesses.append((start, end, thread, int(op), self.current, offset, length))
@@ -111,9 +122,11 @@ class _Listing:
         return tuple(notes)
 
     def _created(self, index: int) -> bool:
-        """Return whether a file was written before anything was read of it."""
+        """Return whether a file was written before anything was read of it, as far as was read."""
         written, read = (self.first.get((index, op)) for op in (Op.WRITE, Op.READ))
-        return written is not None and (read is None or written <= read)
+        if written is None or self.sizes.get(index, 0) > self.written[index]:
+            return False
+        return read is None or written <= read
 
     def ordered(self) -> list[tuple[int, ...]]:
         """Return the accesses in order of time, their threads numbered in order of rank."""
@@ -121,37 +134,38 @@ class _Listing:
         return sorted((*each[:2], number[each[2]], *each[3:]) for each in self.accesses)
 
     def recorded_files(self) -> tuple[RecordedFile, ...]:
+        """Return the files. Names that several have are told apart by the files' identities."""
+        several = {name for name, times in Counter(self.names).items() if times > 1}
         return tuple(
             RecordedFile(
-                file,
+                f"{name} (file_id {identity})" if name in several else name,
                 self.sizes.get(index, 0),
                 self._created(index),
                 False,
-                is_software(file),
+                is_software(name),
             )
-            for file, index in self.files.items()
+            for name, (identity, index) in zip(self.names, self.files.items(), strict=True)
         )
 
 
-def read_darshan(path: Path, name: str) -> Recording:
+def read_darshan(text: TextIO, path: Path, name: str) -> Recording:
     """Return the job of a listing. Raises StudyError that names the first line that does not fit
     the format."""
     listing = _Listing()
-    with path.open(errors="replace") as text:
-        for number, line in enumerate(text, 1):
-            cut = not line.endswith("\n")
-            line = line.strip()
-            if line.startswith("#"):
-                listing.head(line)
-            elif line:
-                try:
-                    listing.access(line.split())
-                    if cut and _lacks_digits(line.split()):
-                        raise ValueError("the last line is cut within its last number")
-                except ValueError as error:
-                    raise StudyError(
-                        [FileProblem(path, number, "line", line[:60], str(error))]
-                    ) from None
+    for number, line in enumerate(text, 1):
+        cut = not line.endswith("\n")
+        line = line.strip()
+        if line.startswith("#"):
+            listing.head(line)
+        elif line:
+            try:
+                listing.access(line.split())
+                if cut and _lacks_digits(line.split()):
+                    raise ValueError("the last line is cut within its last number")
+            except ValueError as error:
+                raise StudyError(
+                    [FileProblem(path, number, "line", line[:60], str(error))]
+                ) from None
     if not listing.accesses:
         problem = (
             f"has no access of the module {_MODULE}: the program must have run with "

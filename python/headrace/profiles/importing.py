@@ -7,14 +7,16 @@ import shlex
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
 from headrace.errors import FileProblem, StudyError, UsageError
 from headrace.profiles.darshan import read_darshan
 from headrace.profiles.steps import Recording
 from headrace.profiles.strace.lines import read_strace
 from headrace.profiles.xrootd import read_xrootd
+from headrace.text_file import opened_text
 
-READERS: dict[str, Callable[[Path, str], Recording]] = {
+READERS: dict[str, Callable[[TextIO, Path, str], Recording]] = {
     "strace": read_strace,
     "darshan": read_darshan,
     "xrootd": read_xrootd,
@@ -32,9 +34,22 @@ _SIGNS = {
 }
 
 
-_BINARY_DARSHAN = struct.pack("<q", 6567223)
-"""The eight bytes after the version of a Darshan log (darshan-log-format.h, on little-endian
-machines)."""
+_OTHERS = {
+    "is a trace of strace without times in seconds since 1970": re.compile(
+        r"^(?:\[pid\s+\d+\]\s+|\d+\s+)?\s*(?:\d\d:\d\d:\d\d(?:\.\d+)?\s+|\d{1,8}\.\d+\s+)?"
+        r"[a-z]\w*\(.*\)\s+= (?:-?\d|\?)",
+        re.MULTILINE,
+    ),
+    "is strace's summary of calls (-c), not the calls": re.compile(
+        r"^% time\s+seconds\s+usecs/call\s", re.MULTILINE
+    ),
+}
+"""What is wrong with a text of strace -> its sign."""
+_HEAD = 16_384
+"""Characters by which the format is told."""
+_BINARY_DARSHAN = re.compile(rf"(?s).{{8}}{re.escape(struct.pack('<q', 6567223).decode())}")
+"""Eight bytes of the version, and the magic number of a Darshan log (darshan-log-format.h, on
+little-endian machines)."""
 
 
 def read(path: Path, name: str, format: str | None = None) -> Recording:
@@ -43,25 +58,33 @@ def read(path: Path, name: str, format: str | None = None) -> Recording:
     if format is not None and format not in READERS:
         raise UsageError(f"--format: unknown format {format!r}; allowed: {', '.join(READERS)}")
     try:
-        with path.open("rb") as file:
-            raw = file.read(16_384)
+        with opened_text(path) as text:
+            head = text.read(_HEAD)
+            text.seek(0)
+            return READERS[format or _format(path, head)](text, path, name)
     except OSError as error:
         raise StudyError(
             [FileProblem(path, 0, "", "", f"cannot be read: {error.strerror}")]
         ) from None
-    if raw[8:16] == _BINARY_DARSHAN:
+
+
+def _format(path: Path, head: str) -> str:
+    """Return the format of a recording by its first lines. Raises StudyError."""
+    if _BINARY_DARSHAN.match(head):
         problem = (
             "is a binary Darshan log; import the text that "
             f"`darshan-dxt-parser {shlex.quote(str(path))}` prints (the program must have run with "
             "DXT_ENABLE_IO_TRACE set)"
         )
         raise StudyError([FileProblem(path, 0, "", "", problem)])
-    head = raw.decode(errors="replace")
-    if format is None:
-        format = next((each for each, sign in _SIGNS.items() if sign.search(head)), None)
-        if format is None:
-            problem = (
-                "is empty" if not head.strip() else "is of none of the formats that can be imported"
-            )
-            raise StudyError([FileProblem(path, 0, "", "", problem, ", ".join(READERS))])
-    return READERS[format](path, name)
+    found = next((each for each, sign in _SIGNS.items() if sign.search(head)), None)
+    if found is None:
+        for problem, sign in _OTHERS.items():
+            if sign.search(head):
+                allowed = "strace -f -ttt -T -y -o FILE COMMAND"
+                raise StudyError([FileProblem(path, 0, "", "", problem, allowed)])
+        problem = (
+            "is empty" if not head.strip() else "is of none of the formats that can be imported"
+        )
+        raise StudyError([FileProblem(path, 0, "", "", problem, ", ".join(READERS))])
+    return found

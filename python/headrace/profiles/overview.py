@@ -14,8 +14,6 @@ def overview_title(recording: Recording) -> str:
 
 def overview_rows(recording: Recording, summary: Summary) -> list[tuple[str, str]]:
     """Return names and values: time, bytes, sizes, order, work between reads, other calls."""
-    work = [format_seconds(each / 1000) for each in summary.between_ms_percentiles]
-    sizes = [format_bytes(round(each)) for each in summary.read_size_percentiles]
     return [
         ("time", f"{format_seconds(summary.duration_s)}, of it {format_seconds(summary.cpu_s)} "
                  f"of CPU time, {format_seconds(summary.in_calls_s)} in calls, "
@@ -23,13 +21,9 @@ def overview_rows(recording: Recording, summary: Summary) -> list[tuple[str, str
         ("processes", f"{recording.processes}; "
                       f"threads: {int(recording.steps.thread.max(initial=-1)) + 1}"
                       f"{'; ' if recording.exit else ''}{recording.exit}"),
-        ("read", f"{format_amount(summary.bytes_read)} in {_counted(summary.reads, 'read')}"),
-        ("each byte", f"read {summary.reuse:.2f} times ({format_amount(summary.bytes_unique)} "
-                      f"without repetition)"),
-        ("size of a read", f"median {sizes[1]}; nine in ten {sizes[0]} to {sizes[2]}"),
-        ("order", f"{format_share(summary.sequential_fraction)} of reads begin where the one "
-                  f"before ended, {format_share(summary.forward_fraction)} there or further on"),
-        ("work between reads", f"median {work[1]}; nine in ten {work[0]} to {work[2]}"),
+        ("read", f"{format_amount(summary.bytes_read)} in {_counted(summary.reads, 'read')}"
+                 f"{_empty_reads(summary)}"),
+        *_about_reads(summary),
         ("written", f"{format_amount(summary.bytes_written)} in "
                     f"{_counted(summary.writes, 'write')}"),
         ("other calls", f"open {summary.opens}, stat {summary.stats}, seek {summary.seeks}, "
@@ -38,6 +32,32 @@ def overview_rows(recording: Recording, summary: Summary) -> list[tuple[str, str
         ("software", f"{_counted(summary.software_files, 'file')}, "
                      f"{format_amount(summary.software_bytes)} read; left out of all above"),
     ]  # fmt: skip
+
+
+def _empty_reads(summary: Summary) -> str:
+    """Return how many calls read nothing; they are not among the reads."""
+    return f"; {summary.empty_reads} more returned no byte" if summary.empty_reads else ""
+
+
+def _about_reads(summary: Summary) -> list[tuple[str, str]]:
+    """Return the rows on reads that there are: none of a job that reads nothing."""
+    rows: list[tuple[str, str]] = []
+    if summary.reads:
+        low, median, high = (format_bytes(round(each)) for each in summary.read_size_percentiles)
+        rows += [
+            ("each byte", f"read {summary.reuse:.2f} times ({format_amount(summary.bytes_unique)} "
+                          f"without repetition)"),
+            ("size of a read", f"median {median}; nine in ten {low} to {high}"),
+        ]  # fmt: skip
+    if summary.sequential_fraction is not None and summary.forward_fraction is not None:
+        rows.append(
+            ("order", f"{format_share(summary.sequential_fraction)} of reads begin where the one "
+                      f"before ended, {format_share(summary.forward_fraction)} there or further on")
+        )  # fmt: skip
+    if summary.between_ms_percentiles:
+        low, median, high = (format_seconds(each / 1e3) for each in summary.between_ms_percentiles)
+        rows.append(("work between reads", f"median {median}; nine in ten {low} to {high}"))
+    return rows
 
 
 def _counted(number: int, word: str) -> str:

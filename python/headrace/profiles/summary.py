@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from headrace.profiles.steps import Ints, Op, RecordedFile, Recording, Steps
 from headrace.profiles.synchronous import sync_calls
-from headrace.profiles.timeline import timeline
+from headrace.profiles.timeline import Timeline, timeline
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class FileUse:
 
 @dataclass(frozen=True)
 class Summary:
-    """Summary of a whole job. Percentiles are 5, 50 and 95."""
+    """Summary of a whole job. Percentiles are 5, 50 and 95; none of nothing."""
 
     duration_s: float
     cpu_s: float
@@ -37,6 +37,9 @@ class Summary:
     in_calls_s: float
     """Time in reads, writes, opens and similar calls, of all threads."""
     reads: int
+    """Reads of at least one byte."""
+    empty_reads: int
+    """Read calls that returned no byte, as those at the end of a file."""
     bytes_read: int
     bytes_unique: int
     """Each byte counted once, however often it was read."""
@@ -51,12 +54,13 @@ class Summary:
     read_size_percentiles: tuple[float, ...]
     read_size_buckets: tuple[tuple[int, int], ...]
     """(power of two that the size is below, reads)."""
-    sequential_fraction: float
-    """Share of reads that begin where the previous read of the same file ended."""
-    forward_fraction: float
-    """Share of reads that begin there or further on."""
+    sequential_fraction: float | None
+    """Share that begins where the previous read of the same file ended, of the reads that follow
+    one; None without such reads."""
+    forward_fraction: float | None
+    """Share of them that begins there or further on; None without such reads."""
     between_ms_percentiles: tuple[float, ...]
-    """CPU time between two reads."""
+    """CPU time between a read and the next."""
     files: tuple[FileUse, ...]
     """Data files, sorted by bytes, most first."""
     software_files: int
@@ -151,6 +155,7 @@ def summarise(recording: Recording) -> Summary:
         cpu_wait_s=recording.cpu_wait_ns * 1e-9,
         in_calls_s=float((data.end_ns - data.start_ns).sum() * 1e-9),
         reads=len(reads),
+        empty_reads=int(((data.op == Op.READ) & (data.length == 0)).sum()),
         bytes_read=int(sizes.sum()),
         bytes_unique=sum(use.bytes_unique for use in files),
         writes=len(writes),
@@ -162,9 +167,9 @@ def summarise(recording: Recording) -> Summary:
         syncs=int((sync_calls(recording) & about_data).sum()),
         read_size_percentiles=_percentiles(sizes),
         read_size_buckets=tuple(zip((1 << powers).tolist(), numbers.tolist(), strict=True)),
-        sequential_fraction=follows.sequential / follows.reads if follows.reads else 0.0,
-        forward_fraction=follows.forward / follows.reads if follows.reads else 0.0,
-        between_ms_percentiles=_percentiles(line.work_ns[is_read(line.steps)] * 1e-6),
+        sequential_fraction=follows.sequential / follows.reads if follows.reads else None,
+        forward_fraction=follows.forward / follows.reads if follows.reads else None,
+        between_ms_percentiles=_percentiles(_work_between(line) * 1e-6),
         files=tuple(files),
         software_files=sum(file.software for file in recording.files),
         software_bytes=int(others.length[is_read(others)].sum()),
@@ -172,11 +177,14 @@ def summarise(recording: Recording) -> Summary:
 
 
 def _percentiles(values: npt.NDArray[Any]) -> tuple[float, ...]:
-    return (
-        tuple(float(value) for value in np.percentile(values, (5, 50, 95)))
-        if len(values)
-        else (0.0, 0.0, 0.0)
-    )
+    if not len(values):
+        return ()
+    return tuple(float(value) for value in np.percentile(values, (5, 50, 95)))
+
+
+def _work_between(line: Timeline) -> Ints:
+    """Return the CPU time (ns) between each read and the next, other calls or not."""
+    return np.diff(np.cumsum(line.work_ns)[is_read(line.steps)])
 
 
 def sizes_given(recording: Recording, *, software: bool = False) -> str:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 from headrace.errors import FileProblem, StudyError
 from headrace.profiles.steps import Op, RecordedFile, Recording, columns, in_range, whole_number
@@ -92,19 +93,18 @@ class _Actions:
         return found
 
 
-def read_xrootd(path: Path, name: str) -> Recording:
+def read_xrootd(text: TextIO, path: Path, name: str) -> Recording:
     """Return the job of a recording. Raises StudyError that names the first line that does not fit
     the format."""
     actions = _Actions()
-    with path.open(errors="replace") as text:
-        for number, line in enumerate(text, 1):
-            if line := line.strip():
-                try:
-                    actions.read(line)
-                except ValueError as error:
-                    raise StudyError(
-                        [FileProblem(path, number, "line", line[:60], str(error))]
-                    ) from None
+    for number, line in enumerate(text, 1):
+        if line := line.strip():
+            try:
+                actions.read(line)
+            except ValueError as error:
+                raise StudyError(
+                    [FileProblem(path, number, "line", line[:60], str(error))]
+                ) from None
     if not actions.rows:
         raise StudyError(
             [FileProblem(path, 0, "", "", "no action of XRootD's recorder succeeded in it")]

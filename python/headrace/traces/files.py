@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace import _core
 from headrace.errors import FileProblem, HeadraceError, StudyError
+from headrace.text_file import check_unpacked, encoding_of
 from headrace.traces.capture import SCHEMA, TRACE_FILE
 
 _LONGEST_SHOWN = 120
@@ -40,6 +41,16 @@ class TraceFile:
     """Other disks that completed requests meanwhile."""
     command: tuple[str, ...] = ()
 
+    @property
+    def cpus_without_file(self) -> tuple[int, ...]:
+        """CPUs below the highest that have no file in an imported trace: blktrace writes one for
+        each CPU that is online, so the file is lost or the CPU was offline."""
+        if self.begin_monotonic_ns is not None:
+            return ()
+        endings = [name.rpartition(".blktrace.")[2] for name in self.files]
+        having = {int(each) for each in endings if each.isdecimal()}
+        return tuple(cpu for cpu in range(max(having, default=0)) if cpu not in having)
+
 
 def open_trace(path: Path, device: str | None = None) -> TraceFile:
     """Return a trace by a capture's folder, a file, or `NAME` of `NAME.blktrace.0 …`.
@@ -55,9 +66,11 @@ def open_trace(path: Path, device: str | None = None) -> TraceFile:
     if folder:
         return _capture(path, device)
     found = [str(each) for each in _core.trace_files(str(path))]
+    if not found and path.is_fifo():
+        raise _fault(path, "file", "is a pipe: a trace is read more than once", "a file")
     if not found:
         raise _fault(path, "file", "there is no such trace")
-    _check_unpacked(Path(found[0]))
+    _check_readable(Path(found[0]))
     beside = path.parent / TRACE_FILE
     if beside.is_file() and ".blktrace." in Path(found[0]).name:
         described = _read_description(beside)
@@ -66,21 +79,17 @@ def open_trace(path: Path, device: str | None = None) -> TraceFile:
     return TraceFile(path.name, path, tuple(found), number)
 
 
-_PACKED = {b"\xfd7zXZ\0": "xz", b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd"}
-"""The first bytes of compressed files, and the program that unpacks them."""
-
-
-def _check_unpacked(file: Path) -> None:
-    """Refuse a compressed file. Raises StudyError."""
+def _check_readable(file: Path) -> None:
+    """Refuse a compressed file, and text in UTF-16. Raises StudyError."""
     try:
         with file.open("rb") as data:
-            head = data.read(max(map(len, _PACKED)))
+            head = data.read(256)
     except OSError:
         return  # said by what reads it
-    for magic, program in _PACKED.items():
-        if head.startswith(magic):
-            allowed = f"the unpacked file: {program} -dk {shlex.quote(file.name)}"
-            raise _fault(file, "file", f"is compressed ({program})", allowed)
+    check_unpacked(file, head, "file")
+    if encoding_of(head).startswith("utf-16"):
+        allowed = f"UTF-8: iconv -f UTF-16 -t UTF-8 {shlex.quote(file.name)} > NEW"
+        raise _fault(file, "file", "is text in UTF-16", allowed)
 
 
 def _capture(path: Path, device: str | None) -> TraceFile:
@@ -187,6 +196,7 @@ def readable() -> Generator[None]:
 
 def empty(trace: TraceFile, damages: Sequence[object] = ()) -> HeadraceError:
     """Return the error for a trace without requests; `damages` are why none could be read."""
+    cpus = ", ".join(map(str, trace.cpus_without_file))
     others = ", ".join(
         f"{name} ({count} requests)" for name, count in sorted(trace.moved, key=lambda x: -x[1])[:4]
     )
@@ -200,7 +210,9 @@ def empty(trace: TraceFile, damages: Sequence[object] = ()) -> HeadraceError:
                 "holds no requests"
                 + (f"; while it was captured these disks had some: {others}" if others else "")
                 + (" of this device" if trace.device is not None else "")
+                + (f"; no file of CPU {cpus}: they may be there" if cpus else "")
                 + (f" that can be read; the first problem: {damages[0]}" if damages else ""),
+                "" if others or damages else "events that queue (Q) or issue (D) requests",
             )
         ]
     )

@@ -188,5 +188,10 @@ def summarise(trace: TraceFile) -> Statistics:
         processes=tuple(_part(each) for each in summary["processes"]),
         damages=damages_of(values["damages"]),
         damage_count=values["damages"]["count"],
-        values={**summary, "lost_events": trace.lost, "damages": values["damages"]},
+        values={
+            **summary,
+            "lost_events": trace.lost,
+            "cpus_without_file": trace.cpus_without_file,
+            "damages": values["damages"],
+        },
     )

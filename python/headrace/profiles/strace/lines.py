@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TextIO
 
 from headrace.errors import FileProblem, StudyError
 from headrace.profiles.steps import RecordedFile, Recording, columns, opened_alone
@@ -113,18 +114,17 @@ class _Lines:
         return tuple(notes)
 
 
-def read_strace(path: Path, name: str) -> Recording:
+def read_strace(text: TextIO, path: Path, name: str) -> Recording:
     """Return the job of a trace. Raises StudyError that names the first line that does not fit, if
     the file is not a trace."""
     lines = _Lines()
-    with path.open(errors="replace") as text:
-        for number, line in enumerate(text, 1):
-            try:
-                lines.read(line.rstrip("\n"))
-            except ValueError as error:
-                raise StudyError(
-                    [FileProblem(path, number, "line", line.strip()[:60], str(error))]
-                ) from None
+    for number, line in enumerate(text, 1):
+        try:
+            lines.read(line.rstrip("\n"))
+        except ValueError as error:
+            raise StudyError(
+                [FileProblem(path, number, "line", line.strip()[:60], str(error))]
+            ) from None
     if not lines.count:
         raise StudyError([FileProblem(path, 0, "", "", "is empty: no call was traced")])
     reader, first = lines.reader, lines.first_ns

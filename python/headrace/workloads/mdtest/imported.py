@@ -10,19 +10,30 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import FileProblem, StudyError
+from headrace.text_file import check_unpacked, decoded
 from headrace.workloads.mdtest.ior import is_ior, read_ior
 from headrace.workloads.mdtest.output import is_mdtest, read_mdtest
 from headrace.workloads.mdtest.phases import TITLES, rate_name
 from headrace.workloads.mdtest.rates import Imported, OutputError, Rate
 
-_TAG = r"[ \t]{0,9}(?:\[[^\]\s]{1,200}\]<std(?:out|err)>:? ?|\[\d{1,9}\] |\d{1,9}: )"
+_LAUNCHER = r"\[[^\]\s]{1,200}\]<std(?:out|err)>:? ?|\[\d{1,9}\] |\d{1,9}: "
 """What launchers put before each line: Open MPI (--tag-output), MPICH and Intel MPI
 (-prepend-rank), Slurm (srun --label)."""
+_QUOTED = r"(?:[>|] ?){1,9}"
+"""What mail and trackers put before each line of a quoted text."""
+_TIME = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?:? "
+"""What batch systems and containers put before each line of a log."""
+_TAG = rf"[ \t]{{0,9}}(?:{_LAUNCHER}|{_QUOTED}|{_TIME})"
 _TAGGED = re.compile(
     rf"^{_TAG}[ \t]*(?:mdtest-\S+ was launched|IOR-[^\s:]+:|SUMMARY|Summary of all tests|\{{$)",
     re.MULTILINE,
 )
 _TAGS = re.compile(rf"^{_TAG}", re.MULTILINE)
+_TYPOGRAPHY = str.maketrans(
+    {"\u00a0": " ", "\u2010": "-", "\u2011": "-", "\u2012": "-", "\u2013": "-", "\u2014": "--",
+     "\u2212": "-", "\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}
+)  # fmt: skip
+"""What editors and mail make of spaces, dashes and quotes."""
 
 MOST_BYTES = 256 << 20
 """Maximum size of an output; that of thousands of ranks has a few megabytes."""
@@ -43,8 +54,9 @@ def read_results(path: Path) -> list[Imported]:
         raise _fault(path, error.strerror or str(error)) from error
     if len(raw) > MOST_BYTES:
         raise _fault(path, f"is longer than {MOST_BYTES >> 20} MiB")
+    check_unpacked(path, raw, "file")
     try:
-        found = _read_output(raw.decode(errors="replace"))
+        found = _read_output(decoded(raw).translate(_TYPOGRAPHY))
     except OutputError as error:
         raise _fault(
             path, error.problem, line=error.line, given=error.given, allowed=error.allowed

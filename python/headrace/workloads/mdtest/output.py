@@ -26,6 +26,8 @@ _LAUNCHED = re.compile(
 )
 _ITEMS = re.compile(r"^\s*(?P<tasks>\d+) tasks, (?P<items>\d+) (?:files|directories)")
 _TIMES_ONLY = re.compile(r"^Command line used:.*\s[\"']?-[A-Za-z]*Z")
+_FINISHED = re.compile(r"^\s*-{1,3} finished\b")
+"""Two dashes, which editors join to one."""
 _MAX, _MIN, _MEAN, _STDDEV = range(4)
 _BEFORE_ITERATIONS = {4: 0, 7: 3, 8: 4}
 """Numbers per row -> numbers before max, min, mean and deviation over iterations.
@@ -60,6 +62,8 @@ class _Table:
     rates: dict[str, Rate] = field(default_factory=dict[str, Rate])
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     finished: bool = False
+    cut: bool = False
+    """The output ends within a row."""
 
     def result(self) -> Imported:
         """Return the result without phases that were not run: mdtest prints 0 for these."""
@@ -76,7 +80,7 @@ class _Table:
             ran,
             unknown=[phase for phase, rate in self.rates.items() if not rate.is_known],
             about={"items": self.items.items} if self.items else {},
-            whole=self.finished or self.launched is None,
+            whole=(self.finished or self.launched is None) and not self.cut,
         )
 
     def _nodes(self, clients: int | None) -> int | None:
@@ -98,7 +102,8 @@ def read_mdtest(text: str) -> list[Imported]:
     items: _Items | None = None
     times_only, seen_times = False, False
     within: str | None = None
-    for number, line in enumerate(text.splitlines(), start=1):
+    rest, cut = _split_cut_row(text)
+    for number, line in enumerate(rest.splitlines(), start=1):
         if found := _LAUNCHED.search(line):
             tasks = count(found["tasks"], line=number, what="tasks")
             launched = _Launch(
@@ -116,7 +121,7 @@ def read_mdtest(text: str) -> list[Imported]:
             seen_times = seen_times or within == "time"
             if within == "rate":
                 tables.append(_Table(launched, items))
-        elif line.lstrip().startswith("-- finished"):
+        elif _FINISHED.match(line):
             within = None
             for table in tables:
                 table.finished = table.finished or table.launched is launched
@@ -128,10 +133,29 @@ def read_mdtest(text: str) -> list[Imported]:
                     tables[-1].seconds[phase] = rate.max
     if not tables:
         raise _without_rates(seen_times)
+    tables[-1].cut = cut
     results = [table.result() for table in tables if table.rates]
     if not any(result.rates for result in results):
         raise OutputError("no phase of this run of mdtest has a rate: every one is 0 or no number")
     return [result for result in results if result.rates or result.unknown]
+
+
+def _split_cut_row(text: str) -> tuple[str, bool]:
+    """Return a text without its end, and whether that is a row that is cut.
+
+    A row that lacks its last numbers, or digits of them, can look like a row of a version with
+    fewer columns. mdtest prints three decimals.
+    """
+    rest, _, last = text.rpartition("\n")
+    row = _ROW.match(last)
+    if row is None or row["title"].lower() not in _PHASE_OF:
+        return text, False
+    others = [found for line in rest.splitlines() if (found := _ROW.match(line))]
+    fewest = 7 if "per Rank:" in rest else 4
+    wanted = len(others[-1]["numbers"].split()) if others else fewest
+    words = row["numbers"].split()
+    whole = len(words) >= wanted and re.fullmatch(r".*\.\d{3}|-?nan|-?inf", words[-1])
+    return (text, False) if whole else (rest, True)
 
 
 def _row(line: str, number: int) -> Iterator[tuple[str, Rate]]:

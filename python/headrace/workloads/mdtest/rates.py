@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 OPERATIONS = "ops/s"
 BYTES = "bytes/s"
+ACCESSES = ("write", "read")
+MIB = 1 << 20
 _MOST = 1e100
 """Upper limit of a rate: its square is still finite."""
 
@@ -49,12 +51,23 @@ class Imported:
     """`ops/s` or `bytes/s`."""
     unknown: list[str] = field(default_factory=list[str])
     """Phases that were run and have no rate: the program printed `nan` or `inf` for one."""
+    highest: list[str] = field(default_factory=list[str])
+    """Phases of which only the highest rate of perhaps several iterations is known."""
     about: dict[str, object] = field(default_factory=dict[str, object])
     """Further facts: `items` of mdtest, `levels` and `metric` of Headrace."""
     whole: bool = True
     """False when the output ends before its program had finished."""
     left_out: int = 0
     """Failed and invalid trials of a Headrace result, which enter no rate."""
+
+
+def of_transfers(
+    program: str, clients: int | None, per_node: int | None, nodes: int | None = None
+) -> Imported:
+    """Return a result of IOR, in bytes per second, without rates yet."""
+    if nodes is None and clients is not None and per_node:
+        nodes = -(-clients // per_node)
+    return Imported(program, clients, nodes, unit=BYTES)
 
 
 class OutputError(ValueError):
