@@ -121,7 +121,9 @@ def _number(value: float) -> str:
 
 
 def _size(value: float, unit: str) -> str:
-    return f"{value * 100:.2g} %" if unit == "%" else f"{value:.2g} {unit}"
+    """Return two digits, without a power of ten: 300 %."""
+    digits = f"{value * 100 if unit == '%' else value:.2g}"
+    return f"{float(digits):g} {unit}"
 
 
 def _signed(value: float, unit: str) -> str:

@@ -151,6 +151,13 @@ def format_change(change: float, decimals: int = 0) -> str:
     return f"{100 * change:+.{decimals}f} %"
 
 
+def format_digits(value: float, digits: int) -> str:
+    """Return a number with so many digits and without a power of ten: `524,290`, `0.000012`."""
+    from decimal import Decimal
+
+    return f"{Decimal(f'{value:.{digits}g}'):,f}"
+
+
 def _scaled(value: float, units: list[str], step: float) -> str:
     index = 0
     while abs(value) >= step and index < len(units) - 1:

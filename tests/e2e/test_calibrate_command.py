@@ -92,7 +92,10 @@ def test_records_without_a_valid_trial_name_the_way_on(workspace: Workspace) -> 
         file.write_text(json.dumps(record))
     ended = workspace.run(*arguments)
     assert ended.returncode == int(ExitCode.RUN_FAILED)
-    assert "headrace resume rehearsal --retry-invalid" in " ".join(ended.stderr.split())
+    said = " ".join(ended.stderr.split())
+    assert "headrace resume rehearsal --retry-invalid" in said
+    # Without a name, `--results` is another folder each time: the same command would start anew.
+    assert "--results rehearsal" in said
 
 
 def test_a_cell_without_a_valid_trial_is_named(workspace: Workspace) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -21,6 +22,11 @@ from rows import KINDS, Missing
 def test_the_page_is_written_from_the_results() -> None:
     """After a change: `python benchmarks/accuracy --render`."""
     assert PAGE.read_text() == page(load(), comparisons())
+
+
+def test_no_number_of_the_page_has_a_power_of_ten() -> None:
+    """`1e+02 %` is not understood at first sight."""
+    assert re.findall(r"\de[+-]\d\d", page(load(), comparisons())) == []
 
 
 @pytest.mark.parametrize("name", comparisons())

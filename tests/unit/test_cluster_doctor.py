@@ -29,7 +29,7 @@ from headrace.launchers.remote.messages import Hello, NodeAbilities
 from headrace.launchers.remote.shared_folders import FolderViews
 from headrace.launchers.remote.survey import SurveyedNode, cluster_of, survey
 from headrace.library import load_study
-from headrace.system.capabilities import Capability
+from headrace.system.capabilities import Capability, capabilities
 from headrace.system.cluster_keys import key_state, make_credentials
 from headrace.system.journal import Journal
 from headrace.system.machine_facts import MachineFacts
@@ -105,6 +105,16 @@ def test_two_nodes_on_one_machine_are_named_and_only_what_a_study_needs_is_misse
     found = said(nodes, {"root"})
     assert [each.what for each in found] == ["one machine: they share a kernel", "no root"]
     assert all(each.nodes == ("node-0", "node-1") for each in found)
+
+
+def test_what_all_nodes_lack_is_said_once_whatever_their_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nodes of a farm have not the same memory free: a row for each said that drives cannot be
+    emulated there."""
+    monkeypatch.setattr("os.geteuid", lambda: 65534)
+    (drives,) = (each for each in capabilities() if each.what == "emulated drives")
+    assert not drives.there and "memory" not in drives.gives
 
 
 def test_who_does_not_see_a_folder() -> None:

@@ -12,6 +12,7 @@ import pytest
 from decided import answered, priced, results_of
 from headrace.analysis.findings import Estimate
 from headrace.decision.offers import Offers
+from headrace.decision.sensitivity import next_measurement
 from headrace.decision.wishes import metric_quantity, own_quantity
 from headrace.report.answers import rate_figure
 from headrace.report.decision import amount, as_json, headline, reasons
@@ -76,6 +77,15 @@ def test_the_limit_that_is_named_admits_the_configuration_that_is_named(tmp_path
     assert leading is not None and leading.candidate.key == change.leads
 
 
+def test_one_rare_draw_does_not_decide_what_to_measure_next(tmp_path: Path) -> None:
+    """Two repeats have so heavy tails that one draw of 4 000 may make a slow storage the fastest by
+    far: it is not what is most worth measuring."""
+    made = answered([results_of(tmp_path / "r", {"slow": -2.5, "a": 0.0}, slots=(4,))])
+    (slow,) = (each for each in made.choice.judged if each.candidate.target == "slow")
+    slow.candidate.draws["events_per_s"][7] *= 1e4
+    assert next_measurement(made.choice) is None
+
+
 def test_an_unlimited_life_is_no_number_in_json(tmp_path: Path) -> None:
     """Nothing is written: the drives last for ever, and the quantiles of that are not NaN."""
     drive = {"price": 100, "date": 2026, "endurance": "600 TB"}
@@ -87,6 +97,9 @@ def test_an_unlimited_life_is_no_number_in_json(tmp_path: Path) -> None:
     text = json.dumps(as_json(made), allow_nan=False)
     values = json.loads(text)["configurations"][0]
     assert values["values"]["wear_years"] is None and "wear_years" not in values["intervals"]
+    wanted = answered([results_of(tmp_path / "w", {"a": 0.0, "b": 0.5})], "", offers, "life")
+    assert sum(each.best for each in wanted.choice.judged) == pytest.approx(1.0)
+    assert wanted.next_measurement is None
 
 
 def test_a_price_for_performance_is_as_uncertain_as_the_performance(tmp_path: Path) -> None:

@@ -121,6 +121,22 @@ def test_the_offers_say_what_a_target_is_made_of() -> None:
     assert costs.values["usable_bytes"] == 900e9
 
 
+def test_each_drive_of_a_target_has_its_own_price_whatever_the_offers_state_of_the_target() -> None:
+    """A study with several drives at one target: what is stated of the target is of none of them.
+    One drive is offered, one is of the catalog only."""
+    stated = {"t": {"nodes": {"generic-node": 7}, "drives": {"a": 2}, "usable": "900 GB"}}
+    offers = _offers(target=stated)
+    for name, price in (("sata-7200-500gb", 4000 + 50), ("intel-x25-m-g2-160gb", None)):
+        recorded = (
+            InventoryItem(part="node", name="generic-node", host="node", count=1),
+            InventoryItem(part="drive", name=name, host="node", count=1, usable_bytes=160e9),
+        )
+        costs = costs_of(recorded, "t", Activity(None, None), offers)
+        assert costs.values.get("price") == price
+        assert costs.values["usable_bytes"] == pytest.approx(160e9 * 0.9)
+        assert any("[target.t] are not used" in each for each in costs.assumptions)
+
+
 def test_a_drive_without_a_capacity_is_named() -> None:
     stated = {"t": {"drives": {"a drive": 2}}}
     shelf = {"a drive": {"price": 5, "date": 2026}}

@@ -76,6 +76,45 @@ def test_measured_cells_are_scaled_each_by_its_own_simulation(tmp_path: Path) ->
     assert len({min(each) for each in ratios.values()}) > 1, "cells differ"
 
 
+WEAK = """
+headrace = 1
+title = "drives of the nodes"
+[target.a]
+kind = "block"
+drive = "wd-wd3200bekt"
+[target.nas]
+kind = "nfs"
+server = "s"
+export = {{ drive = "samsung-870-evo-1tb" }}
+[site.server.s]
+machine = "generic-server"
+[workload.scan]
+kind = "scan"
+data = {{ events = {events}, files = {files} }}
+[run]
+slots = 4
+nodes = {nodes}
+{run}
+[plan]
+repeats = {{ min = 1 }}
+"""
+
+
+@pytest.mark.parametrize("run", ["", "jobs = {jobs}", 'feed = "packets"'])
+def test_more_nodes_have_more_files_and_jobs(tmp_path: Path, run: str) -> None:
+    """They are as fast as a study with so many nodes, files and jobs: with the files of one node,
+    all jobs of a node would read one file, most of them from memory."""
+    rates: dict[int, dict[str, float]] = {}
+    for nodes in (1, 8):
+        file = tmp_path / f"{nodes}.toml"
+        made = run.format(jobs=6 * nodes)
+        file.write_text(WEAK.format(events=20_000 * nodes, files=4 * nodes, nodes=nodes, run=made))
+        rows = read(simulate(file, tmp_path / f"r{nodes}"))
+        scaled_rows = scaled(rows, 8).trials.to_dict("records")
+        rates[nodes] = {row["target"]: row["metrics"]["events_per_s"] for row in scaled_rows}
+    assert rates[1] == pytest.approx(rates[8])
+
+
 def test_a_number_of_slots_with_which_another_storage_leads_is_named(tmp_path: Path) -> None:
     """Storage b is twice as fast for one job, and does not get faster with four."""
     cells = [

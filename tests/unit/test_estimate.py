@@ -62,6 +62,16 @@ def test_what_needs_root_is_said() -> None:
     )
 
 
+def test_nodes_and_servers_need_root_to_be_built() -> None:
+    """Without root `run` refuses them, so `plan` names them."""
+    assert any("[run] on" in text for text in guess(run='cache = "as-is"\nnodes = 3').needs_root)
+    there = guess(run='cache = "as-is"\nnodes = 2\non = "ssh://a,b"')
+    assert there.needs_root == ()
+    served = '[target.nas]\nkind = "nfs"\n[target.mine]\nkind = "nfs"\naddress = "nas"\nexport = "/data"\n'
+    (said,) = guess(more=served).needs_root
+    assert "target nas" in said and "address" in said
+
+
 def test_levels_that_no_trial_has_are_warned_of() -> None:
     found = guess(more="[[exclude]]\nslots = 2\n")
     assert found.warnings == ("no trial has slots = 2: excluded, or without meaning here",)

@@ -15,6 +15,7 @@ import pytest
 from headrace.analysis.faults import fault_effects
 from headrace.analysis.trial_row import TrialRow, trial_rows
 from headrace.engine.measure.validity import completion_delay
+from headrace.records.inventory import InventoryItem
 from headrace.records.trial_record import FaultRecord
 from headrace.reproduce.small_study import judged, spread
 
@@ -83,6 +84,19 @@ def test_without_such_a_cell_the_time_before_is_what_it_is_set_against() -> None
     (found,) = fault_effects(told, {"b": 7.0}, {"reads": "iops"}, 0.95)
     assert found.rate is not None and found.rate.value == pytest.approx(0.0)
     assert found.against == "before the fault"
+
+
+@pytest.mark.parametrize(("drives", "stall_s"), [(1, 2.0), (2, 0.0)])
+def test_failed_requests_of_a_drive_that_is_gone_move_no_bytes(drives: int, stall_s: float) -> None:
+    """Its device counts them. Of two drives, the other one goes on."""
+    drive = InventoryItem(part="drive", name="d", host="node", count=drives, usable_bytes=1e9)
+    gone = fault(what="drop-off", name="drop-off", struck_s=1.0, lifted_s=3.0)
+    rates = [100.0, 100.0, 20.0, 20.0, 20.0, 20.0, 90.0, 100.0, 100.0, 100.0]
+    told: Any = Told(
+        [{**row("b", "drop-off", [gone]), "inventory": (drive,)}], {"b": rates}, ["ok", "failed"]
+    )
+    (found,) = fault_effects(told, {"b": 7.0}, {"reads": "iops"}, 0.95)
+    assert (found.stall_s, found.recovered_s) == (stall_s, 0.0)
 
 
 def test_where_all_trials_failed_there_is_no_rate_to_set_against_the_cell_without_it() -> None:

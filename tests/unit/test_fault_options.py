@@ -146,6 +146,14 @@ def test_a_fault_that_cannot_be_is_named_with_its_line(
     assert problem in str(found) and found.line >= 12
 
 
+@pytest.mark.parametrize("words", ['what = "stal"', 'what = "slow-drive"\nfactor = 0.5'])
+def test_a_fault_that_cannot_be_is_not_also_missed_as_a_level(words: str, tmp_path: Path) -> None:
+    what = words.split('"')[1]
+    with pytest.raises(StudyError) as caught:
+        study(f'{HEAD}[factors]\nfault = ["none", "{what}"]\n[[fault]]\n{words}\n', tmp_path)
+    assert len(caught.value.problems) == 1, caught.value.problems
+
+
 def test_a_fault_says_which_targets_it_cannot_affect(tmp_path: Path) -> None:
     made = study(HEAD, tmp_path)
     disk, mirror = (resolve(made, name, "reads", {}).target_options for name in ("disk", "mirror"))

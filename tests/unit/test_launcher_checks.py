@@ -51,3 +51,16 @@ def test_a_host_that_came_back_is_accepted_by_the_next_check(
     study = load_study_text(text, file=tmp_path / "study.toml", base=tmp_path)
     plan = make_plan(study)
     assert Measure().check(study, plan, frozenset()) == []
+
+
+def test_nodes_that_need_root_are_not_answered_with_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a user without root can do: nodes elsewhere, or virtual time."""
+    monkeypatch.setattr("os.geteuid", lambda: 65534)
+    text = STUDY.replace('on = "ssh://alpha"', "nodes = 4")
+    study = load_study_text(text, file=tmp_path / "study.toml", base=tmp_path)
+    found = Measure().check(study, make_plan(study), frozenset())
+    (problem,) = [each for each in found if each.needed_by == "nodes = 4"]
+    assert "[run] on" in problem.remedy and "headrace simulate" in problem.remedy
+    assert "server" not in problem.remedy

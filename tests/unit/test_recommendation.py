@@ -197,6 +197,15 @@ def test_clients_that_were_tried_in_vain_are_not_called_untried(tmp_path: Path) 
     assert "at 1 client; no trial with 2, 4, 8 clients is valid." in answer.sentence
 
 
+def test_a_rate_without_a_seen_difference_is_not_said_to_grow(tmp_path: Path) -> None:
+    """Two repeats that scatter: the answer sees no difference, so more clients are no advice."""
+    findings, said = found(tmp_path, ONE[:2], 2, trial_sigma=0.6, loads_storage=True, job_events=0)
+    (answer,) = answers(findings)
+    assert "no difference is seen between 1 and 2 clients" in answer.sentence
+    assert "More repeats: no difference is seen between 1 and 2 clients." in said.measure_next
+    assert not any("grows" in each for each in said.measure_next)
+
+
 def test_a_ticket_says_how_many_loads_it_leaves_away(tmp_path: Path) -> None:
     many = [{**ONE[0], "slots": slots} for slots in range(1, 16)]
     lines = ticket_text(found(tmp_path, many)[0]).splitlines()

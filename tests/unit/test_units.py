@@ -11,6 +11,7 @@ from headrace.units import (
     format_amount,
     format_bytes,
     format_change,
+    format_digits,
     format_seconds,
     format_share,
     parse_bytes,
@@ -138,3 +139,19 @@ def test_no_text_formats_a_share_without_the_space() -> None:
         if re.search(r":[-+]?[,.0-9]*%[}\"]", line)
     ]
     assert sources and found == []
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (524_288.0, 5, "524,290"),
+        (14_890.4, 4, "14,890"),
+        (0.798711, 5, "0.79871"),
+        (9537.14, 5, "9,537.1"),
+        (0.0000123, 2, "0.000012"),
+        (-61_000.0, 2, "-61,000"),
+        (0.0, 4, "0"),
+    ],
+)
+def test_tables_have_numbers_without_a_power_of_ten(value: float, digits: int, text: str) -> None:
+    assert format_digits(value, digits) == text

@@ -186,6 +186,9 @@ def _from_series(
         return None, None, None
     ends, rates = moved
     starts = np.concatenate([[0.0], ends[:-1]])
+    if _takes_the_only_drive(row, fault):
+        gone = (starts >= injected) & (ends <= (float("inf") if lifted is None else lifted))
+        rates = np.where(gone, 0.0, rates)
     # Only whole intervals count: the end of the jobs may have truncated the last one.
     before = rates[ends <= injected]
     running = (starts >= injected) & (ends <= last_done_s + 1e-9)
@@ -202,6 +205,14 @@ def _from_series(
     if again.any():
         recovered_s = max(0.0, float(starts[again][0]) - end)
     return stall_s, recovered_s, during
+
+
+def _takes_the_only_drive(row: TrialRow, fault: FaultRecord) -> bool:
+    """Return whether no byte moves under the fault: devices count the bytes of failed requests."""
+    if fault.what != "drop-off":
+        return False
+    drives = [item for item in row.get("inventory") or () if item.part == "drive"]
+    return sum(item.count for item in drives if item.usable_bytes is not None) == 1
 
 
 def _longest(starts: np.ndarray, ends: np.ndarray, idle: np.ndarray) -> float:

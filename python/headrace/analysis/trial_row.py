@@ -6,6 +6,7 @@ from typing import Any, TypedDict, cast
 
 from headrace.records.energy_basis import EnergyBasis
 from headrace.records.interference import Interference
+from headrace.records.inventory import Inventory
 from headrace.records.trial_record import FaultRecord, JsonObject
 
 
@@ -38,6 +39,7 @@ class TrialRow(TypedDict):
     cpu_cores: float
     results: JsonObject
     energy_basis: EnergyBasis | None
+    inventory: Inventory | None
 
 
 def trial_rows(trials: Any) -> list[TrialRow]:

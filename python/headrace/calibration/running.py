@@ -214,7 +214,8 @@ def learn(
         raise HeadraceError(
             f"{records.root} has no valid trial to learn from",
             hint=f"`headrace report {records.root}` says why; then, on an idle machine, "
-            f"`headrace resume {records.root} --retry-invalid`, and the same command again",
+            f"`headrace resume {records.root} --retry-invalid`, and the same command with "
+            f"--results {records.root}",
         )
     modelled = [simulated.modelled(trial) for trial in learnt_from]
     own = facts.one_machine or (study.site is not None and study.site.one_machine)

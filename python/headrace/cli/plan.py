@@ -58,7 +58,7 @@ def plan(
             f"  [yellow]no room for {escape(problem.needed_by)}: {escape(problem.what)}[/yellow]"
         )
     for text in guess.needs_root:
-        out.print(f"  needs root: {text}")
+        out.print(f"  needs root: {escape(text)}")
     print_notes(loaded.study.plan_options.repeats.notes)
     for text in guess.warnings:
         out.print(f"  [yellow]{escape(text)}[/yellow]")

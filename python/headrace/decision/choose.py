@@ -154,7 +154,7 @@ def _best_shares(feasible: npt.NDArray[np.bool_], score: Draws) -> Draws:
         return np.zeros(0)
     masked = np.where(feasible, score, -np.inf)
     highest = masked.max(axis=0)
-    winners = (masked == highest) & np.isfinite(highest)
+    winners = (masked == highest) & (highest > -np.inf)  # a life may be unlimited
     return (winners / np.maximum(winners.sum(axis=0), 1)).mean(axis=1)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -30,6 +31,9 @@ PERFORMANCE = {
 """Quantity -> metric that the price is divided by, and its unit. Throughput is the sum of the job
 efficiencies, as in table 4 of worker-node-ssd."""
 
+
+_Part = Literal["node", "server", "drive"]
+_PARTS: tuple[_Part, ...] = ("node", "server", "drive")
 
 _COUNTED = {
     "asked_bytes_per_s": "bytes requested",
@@ -82,11 +86,15 @@ class Costs:
 
 def costs_of(inventory: Inventory, target: str, activity: Activity, offers: Offers) -> Costs:
     """Return what a configuration costs, holds, draws and wears out."""
-    items = _stated(inventory, target, offers)
+    items, kept = _stated(inventory, target, offers)
     parts = bill(items, offers, has_switches=activity.has_switches)
     values: dict[str, float] = {}
     unknown: dict[str, str] = {}
-    notes: list[str] = []
+    notes = [
+        f"the {part}s that the offers state in [target.{target}] are not used where the records "
+        f"name {part}s that the offers or the catalog have"
+        for part in kept
+    ]
 
     def put(name: str, value: float | None, why: str) -> None:
         if value is None:
@@ -103,7 +111,7 @@ def costs_of(inventory: Inventory, target: str, activity: Activity, offers: Offe
     if whole or activity.power_w is not None:
         of_power = activity.power_w is not None and not activity.with_switches
         notes += without_switches(items, parts, power_known=of_power)
-    put("usable_bytes", _usable(items, target, offers), _why_not_usable(items))
+    put("usable_bytes", _usable(items, target, offers, kept), _why_not_usable(items))
     put("rack_units", *_rack_units(parts, offers))
     power = _power(items, parts, activity, offers, put, notes)
     _wear(items, activity, offers, put, notes)
@@ -113,14 +121,21 @@ def costs_of(inventory: Inventory, target: str, activity: Activity, offers: Offe
     return Costs(parts, values, unknown, tuple(dict.fromkeys(notes)), power)
 
 
-def _stated(inventory: Inventory, target: str, offers: Offers) -> Inventory:
-    """Return the inventory with what the offers state of the target instead of unnamed parts."""
+def _stated(inventory: Inventory, target: str, offers: Offers) -> tuple[Inventory, Sequence[str]]:
+    """Return the inventory with what the offers state of the target instead of unknown parts; and
+    the kinds of parts (`node`, `server`, `drive`) that the records know, so that they stay.
+
+    One target may have had several drives: each configuration costs what those of its own records
+    do.
+    """
     given = offers.target.get(target)
     if given is None:
-        return inventory
-    replaced = {part for part in ("node", "server", "drive") if getattr(given, f"{part}s")}
+        return inventory, ()
+    stated: list[_Part] = [part for part in _PARTS if getattr(given, f"{part}s")]
+    kept = [part for part in stated if _all_known(part, inventory, offers)]
+    replaced: list[_Part] = [part for part in stated if part not in kept]
     items = [item for item in inventory if item.part not in replaced]
-    for part in ("node", "server", "drive"):
+    for part in replaced:
         for name, count in getattr(given, f"{part}s").items():
             holds = given.usable if part == "drive" else None
             items.append(
@@ -133,7 +148,15 @@ def _stated(inventory: Inventory, target: str, offers: Offers) -> Inventory:
                     size_bytes=_size(name, offers) if part == "drive" else None,
                 )
             )
-    return tuple(items)
+    return tuple(items), kept
+
+
+def _all_known(part: str, inventory: Inventory, offers: Offers) -> bool:
+    """Return whether the inventory has parts of this kind, each in the offers or a drive of the
+    catalog. A machine of the catalog may be what is assumed where a study names none."""
+    found = [item.name for item in inventory if item.part == part]
+    drives = names("drives") if part == "drive" else ()
+    return bool(found) and all(offer_of(part, name, offers) or name in drives for name in found)
 
 
 def _size(name: str, offers: Offers) -> int | None:
@@ -143,9 +166,9 @@ def _size(name: str, offers: Offers) -> int | None:
     return int(entry("drives", name).table["capacity_bytes"]) if name in names("drives") else None
 
 
-def _usable(items: Inventory, target: str, offers: Offers) -> float | None:
+def _usable(items: Inventory, target: str, offers: Offers, kept: Sequence[str]) -> float | None:
     given = offers.target.get(target)
-    if given is not None and given.usable is not None:
+    if given is not None and given.usable is not None and "drive" not in kept:
         return float(given.usable)
     holding = [item for item in items if item.usable_bytes is not None]
     if not holding:

@@ -199,16 +199,21 @@ def _needs_root(trial: Trial, resolved: Resolved) -> list[str]:
     needs: list[str] = []
     kind = target_package.kinds()[resolved.target_kind]
     written: dict[str, object] = resolved.target_options.model_dump(exclude_none=True)
+    run = resolved.run
+    if run.on == "namespaces" or (run.on is None and run.nodes > 1):
+        needs.append("building nodes and links (or name nodes that are there: [run] on)")
+    if kind(trial.target, resolved.target_options).needs_cluster():
+        needs.append(f"starting the servers of target {trial.target} (or name yours: address)")
     if {"device", "image", "drive"} & set(written):
         needs.append(f"making target {trial.target} (format, mount)")
     asked = sorted(set(written) & kind.settings)
     if asked:
         needs.append(f"setting {', '.join(asked)} of target {trial.target}")
-    if resolved.run.cache == "cold":
+    if run.cache == "cold":
         needs.append(
             "dropping the whole page cache (without root, only the files of the study are "
             "evicted from it)"
         )
-    if resolved.run.memory_limit is not None or resolved.run.job_memory_limit is not None:
+    if run.memory_limit is not None or run.job_memory_limit is not None:
         needs.append("limiting the memory of jobs")
     return needs

@@ -79,7 +79,10 @@ class Namespaces(Launcher):
     @override
     @classmethod
     def check(cls, wanted: NodesWanted) -> tuple[str, str] | None:
-        return clusters.why_not()
+        return clusters.why_not(
+            "name nodes that are there already ([run] on, docs/cluster.md); headrace simulate "
+            "needs no root"
+        )
 
     @override
     @contextmanager

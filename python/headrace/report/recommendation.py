@@ -277,7 +277,10 @@ def _next(findings: Findings, curve: Curve, mine: list[Curve]) -> list[str]:
             found.append(f"Numbers of {noun}s between {fed.slots} and {above}.")
     if fed is not None and _is_unsure(fed):
         found.append(f"More repeats: the intervals allow {fed_words(fed, noun)}.")
-    if curve.growth is not None and curve.growth.beyond == "untried":
+    if curve.growth is not None and curve.growth.difference_seen is False:
+        first, last = curve.growth.clients[0], plural(curve.growth.clients[-1], noun)
+        found.append(f"More repeats: no difference is seen between {first} and {last}.")
+    elif curve.growth is not None and curve.growth.beyond == "untried":
         most, several = curve.growth.clients[-1], len(curve.growth.clients) > 1
         why = "the rate still grows" if several else f"no other number of {noun}s was tried"
         found.append(f"More than {plural(most, noun)}: {why}.")

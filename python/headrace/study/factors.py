@@ -194,6 +194,8 @@ class FactorsReader:
 
     def _check_fault_levels(self, path: FieldPath, levels: list[Any]) -> None:
         labels = dict.fromkeys(each.label for each in self._study.faults if each is not None)
+        if None in self._study.faults:
+            return  # its own problem is named, and its label is not known
         if not labels:
             self.problems.add(path, "the study has no [[fault]] to vary")
             return

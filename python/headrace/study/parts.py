@@ -92,6 +92,7 @@ class PartsReader:
         for path, table in self.problems.tables(("fault",), values):
             what = self.problems.choice((*path, "what"), table.get("what"), kinds, "unknown fault")
             if what is None:
+                found.append(None)
                 continue
             if table.get("target") is not None:
                 self.problems.choice(

@@ -94,6 +94,8 @@ def _of_measuring(root: bool) -> list[Capability]:
 
 def _of_drives(root: bool) -> list[Capability]:
     lacking = cannot_emulate("emulated drives")
+    # What differs between nodes that all lack it would keep them from being named together.
+    most = "" if lacking else f"; up to {format_bytes(limits().data_bytes)} of data in memory"
     return [
         Capability(
             "loop devices",
@@ -103,8 +105,7 @@ def _of_drives(root: bool) -> list[Capability]:
         ),
         Capability(
             "emulated drives",
-            'drive = "…" measured under the real kernel, headrace drive attach; '
-            f"up to {format_bytes(limits().data_bytes)} of data in memory",
+            f'drive = "…" measured under the real kernel, headrace drive attach{most}',
             not lacking,
             lacking[0].remedy if lacking else "",
         ),

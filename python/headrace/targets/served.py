@@ -154,7 +154,9 @@ class ServedTarget(ServiceTarget):
         if not self.needs_cluster():
             return []
         problems: list[Problem] = []
-        if missing := clusters.why_not():
+        if missing := clusters.why_not(
+            "name a server that is there already (address); headrace simulate needs no root"
+        ):
             problems.append(Problem(missing[0], needed_by, missing[1]))
         for kind in self.server_kinds:
             problems += kind.check(needed_by)

@@ -18,6 +18,7 @@ import msgspec
 from headrace.analysis.read import Records, trials_frame
 from headrace.decision.cells import configuration_of
 from headrace.decision.choices import CHOICES, FACTS
+from headrace.engine.simulate.scenario import nodes_of
 from headrace.engine.simulate.simulator import Cores, ScenarioRefusal
 from headrace.engine.simulate.trials import PreparedTrial
 from headrace.errors import HeadraceError, UsageError
@@ -26,6 +27,7 @@ from headrace.plan.trial import Trial
 from headrace.records.trial_record import TrialRecord
 from headrace.study.load import load_study_text
 from headrace.study.model import Study
+from headrace.study.resolve import resolve
 
 _NODES = ("nodes", "run.nodes")
 """Names of the factor that a scaled cell has no level of."""
@@ -114,10 +116,13 @@ class _Simulation:
     def of(cls, study: Study, row: dict[str, Any], nodes: int | None) -> _Simulation:
         """Return the trial of a row, with its own number of nodes if `nodes` is None.
 
-        Raises HeadraceError if it has no model.
+        More nodes have more files and jobs, in proportion: else jobs of the same node would read
+        the same files, and find them in memory. Raises HeadraceError if it has no model.
         """
         levels = {name: level for name, level in row["levels"].items() if level is not None}
+        own = None
         if nodes is not None:
+            own = nodes_of(resolve(study, row["target"], row["workload"], levels))
             levels = {n: level for n, level in levels.items() if n not in _NODES}
             options = study.run_options.model_copy(update={"nodes": nodes})
             study = replace(study, run_options=options)
@@ -126,7 +131,7 @@ class _Simulation:
             int(row["seed"]), int(row["whole_plot"]),
         )  # fmt: skip
         prepared = PreparedTrial.of(study, trial)
-        return cls(prepared, prepared.scenario(series=False))
+        return cls(prepared, prepared.scenario(series=False, of_nodes=own))
 
 
 def _study(records: Records) -> Study:

@@ -25,7 +25,7 @@ from headrace.cli.drive.options import (
     wrong,
 )
 from headrace.errors import ExitCode
-from headrace.units import format_change, format_share
+from headrace.units import format_change, format_digits, format_share
 
 if TYPE_CHECKING:
     from headrace.drives.fitting import Fit
@@ -196,11 +196,11 @@ def _parameters(drive: str, made: Fit) -> TextTable:
 
     table = TextTable("parameter", "before", "fitted", "standard error", title=escape(drive))
     for each in made.parameters:
-        error = "" if each.error is None else f"{each.error:.3g}"
+        error = "" if each.error is None else format_digits(each.error, 3)
         table.add_row(
             each.name,
-            f"{each.before:.4g}",
-            f"{each.value:.4g}" if each.determined else "not determined",
+            format_digits(each.before, 4),
+            format_digits(each.value, 4) if each.determined else "not determined",
             error,
         )
     return table
@@ -220,9 +220,9 @@ def _residuals(made: Fit) -> TextTable:
         table.add_row(
             escape(each.job),
             each.quantity,
-            f"{each.measured:.4g}",
-            f"{each.before:.4g}",
-            f"{each.fitted:.4g}",
+            format_digits(each.measured, 4),
+            format_digits(each.before, 4),
+            format_digits(each.fitted, 4),
             # Of a request whose time the trace rounds to 0 no model errs by a share.
             format_change(each.fitted / each.measured - 1, 1) if each.measured else "-",
             crossed,

@@ -14,7 +14,7 @@ from headrace.cli._console import err, out
 from headrace.cli.drive.options import Json
 from headrace.errors import FileProblem, StudyError
 from headrace.system.claims import Place, claimed
-from headrace.units import format_bytes, format_change, format_share
+from headrace.units import format_bytes, format_change, format_digits, format_share
 
 if TYPE_CHECKING:
     from headrace.drives.learning import LearntDrive, LearntValue, LoadCheck
@@ -180,9 +180,9 @@ def _values(values: list[LearntValue]) -> TextTable:
     table.add_column("unit")
     table.add_column("from")
     for each in values:
-        error = "" if each.error is None else f"{each.error:.2g}"
+        error = "" if each.error is None else format_digits(each.error, 2)
         how = f"doubtful: {each.how}" if each.doubt else each.how
-        table.add_row(each.name, f"{each.value:.5g}", error, each.unit, how)
+        table.add_row(each.name, format_digits(each.value, 5), error, each.unit, how)
     return table
 
 

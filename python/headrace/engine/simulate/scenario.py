@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TypeVar
 
 from headrace import targets as target_package
@@ -9,6 +10,7 @@ from headrace import workloads as workload_package
 from headrace.engine.packet_sizes import first_events
 from headrace.engine.simulate.calibrated import calibrated
 from headrace.engine.simulate.faults import inject
+from headrace.engine.simulate.growth import grown, more
 from headrace.engine.site_energy import switch_power_w
 from headrace.errors import HeadraceError
 from headrace.scenario import (
@@ -45,8 +47,13 @@ def scenario_of(
     seed: int,
     *,
     series_interval_ns: int = 0,
+    of_nodes: int | None = None,
 ) -> Scenario:
-    """Return the scenario of a cell. Raises HeadraceError or StudyError if a part has no model."""
+    """Return the scenario of a cell. Raises HeadraceError or StudyError if a part has no model.
+
+    With `of_nodes`, the data and jobs of the options are those of so many nodes: with more nodes
+    there are more of them, in proportion.
+    """
     target = target_package.kinds()[resolved.target_kind](target_name, resolved.target_options)
     workload = workload_package.kinds()[resolved.workload_kind](
         workload_name, resolved.workload_options
@@ -56,7 +63,9 @@ def scenario_of(
     job = workload.profile(resolved.site)
     _check_sizes(job, workload_name)
     node = _node(resolved, stored)
-    run = _run(resolved, job, node["count"])
+    growth = Fraction(node["count"], of_nodes or node["count"])
+    job = grown(job, growth)
+    run = _run(resolved, job, node["count"], growth)
     made: Scenario = {
         "name": f"{workload_name} on {target_name}",
         "seed": seed,
@@ -131,17 +140,22 @@ def _new(parts: tuple[_Part, ...], there: tuple[_Part, ...]) -> list[_Part]:
     return [part for part in parts if part["name"] not in names]
 
 
+def nodes_of(resolved: Resolved) -> int:
+    """Return the number of nodes that run jobs."""
+    if resolved.site is None or "nodes" in resolved.run.model_fields_set:
+        return resolved.run.nodes
+    return resolved.site.node.count
+
+
 def _node(resolved: Resolved, stored: ModelledStorage) -> HostSpec:
     site = resolved.site
-    count = resolved.run.nodes
+    count = nodes_of(resolved)
     if site is None:
         made = host(NODE, DEFAULT_MACHINE, None, count)
         _limit_memory(made, resolved.run)
         made["volumes"] = list(stored.node_volumes)
         return made
     described = site.node
-    if "nodes" not in resolved.run.model_fields_set:
-        count = described.count
     machine = described.machine or DEFAULT_MACHINE
     made = host(
         NODE,
@@ -227,15 +241,15 @@ def _file_set(
     return made
 
 
-def _run(resolved: Resolved, job: ModelledJob, nodes: int) -> RunSpec:
+def _run(resolved: Resolved, job: ModelledJob, nodes: int, growth: Fraction) -> RunSpec:
     options = resolved.run
     load: Batch | Sustained
     if options.load == "sustained" and options.jobs is None:
         load = {"kind": "sustained", "duration_ns": round((options.duration or 30.0) * 1e9)}
     else:
-        jobs = (
-            options.jobs if options.load == "sustained" and options.jobs else options.slots * nodes
-        )
+        jobs = options.slots * nodes
+        if options.load == "sustained" and options.jobs:
+            jobs = more(options.jobs, growth)
         load = {"kind": "batch", "jobs": jobs}
     made: RunSpec = {
         "profile": "job",

@@ -89,11 +89,12 @@ class PreparedTrial:
         resolved = resolve(study, trial.target, trial.workload, trial.levels)
         return cls(study, trial, resolved, unknown)
 
-    def scenario(self, *, series: bool) -> str:
+    def scenario(self, *, series: bool, of_nodes: int | None = None) -> str:
         """Return the scenario for the core as JSON.
 
-        With `series`, its drives are sampled over time. Raises HeadraceError or StudyError if a
-        part has no model.
+        With `series`, its drives are sampled over time. With `of_nodes`, the study's data and jobs
+        are those of so many nodes, and grow with the number of nodes. Raises HeadraceError or
+        StudyError if a part has no model.
         """
         trial, run = self.trial, self.resolved.run
         interval_s = run.series_interval if series else 0.0
@@ -110,6 +111,7 @@ class PreparedTrial:
             trial.workload,
             trial.seed,
             series_interval_ns=round(interval_s * 1e9),
+            of_nodes=of_nodes,
         )
         return json.dumps(made)
 

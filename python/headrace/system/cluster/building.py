@@ -24,15 +24,16 @@ _MOST_NODES = 250
 _BRIDGE = "bridge"
 
 
-def why_not() -> tuple[str, str] | None:
-    """Return why this machine cannot build a cluster, and the remedy; None when it can."""
+def why_not(instead: str = "") -> tuple[str, str] | None:
+    """Return why this machine cannot build a cluster, and the remedy; None when it can. `instead`:
+    what needs no such cluster."""
     for program in ("nsenter", "taskset", "setpriv"):
         if find_program(program) is None:
             return f"the program {program} is not installed", remedy(program)
     if os.geteuid() != 0:
         return (
             "building nodes and links needs root",
-            "run as root, or name servers that are there already",
+            f"run as root, or {instead}" if instead else "run as root",
         )
     return None
 
