@@ -172,6 +172,28 @@ def test_a_killed_fork_server_says_so_and_is_started_anew(
     assert [job.exit for job in again.jobs] == ["ok", "ok"]
 
 
+@pytest.mark.parametrize(
+    ("killed_by", "cause"),
+    [
+        (signal.SIGABRT, "killed by signal SIGABRT: no code of a class"),
+        (signal.SIGKILL, "killed by signal SIGKILL"),
+    ],
+)
+def test_a_crash_has_its_likely_reason(
+    killed_by: signal.Signals, cause: str, launcher: Launcher, journal: Journal, tmp_path: Path
+) -> None:
+    options = {"command": ["sleep", "0.3"]}
+    part = kinds()["command"]
+    sleep = part("mine", part.Options.model_validate(options))
+
+    def adopt(pid: int, slot: int) -> None:
+        os.kill(pid, killed_by)
+
+    wanted = task(journal, sleep, "command", options, tmp_path / "jobs", adopt=adopt)
+    result = run(launcher, replace(wanted, crash_note="no code of a class"))
+    assert [job.cause for job in result.jobs] == [cause]
+
+
 def test_a_fork_server_that_may_not_fork_says_so_and_goes_on(
     new_launcher: Launcher, journal: Journal, tmp_path: Path
 ) -> None:

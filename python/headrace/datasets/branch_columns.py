@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+
+_NUMBERS = {
+    "TLeafO": ("?", "?"),
+    "TLeafB": ("i1", "u1"),
+    "TLeafS": (">i2", ">u2"),
+    "TLeafI": (">i4", ">u4"),
+    "TLeafL": (">i8", ">u8"),
+    "TLeafG": (">i8", ">u8"),
+    "TLeafF": (">f4", ">f4"),
+    "TLeafD": (">f8", ">f8"),
+}
+"""ROOT's leaves of numbers, as they are stored: with a sign, and without."""
+
+_MAP = re.compile(r"(std::)?(unordered_)?(multi)?map<")
+"""The class of a branch whose members are those of the pairs of a map."""
+
+_LENGTH = re.compile(r"\[(\d+)\]")
 
 
 @dataclass(frozen=True)
@@ -22,8 +41,10 @@ class BranchColumn:
     @property
     def kind(self) -> Literal["numbers", "objects", "unknown"]:
         """How uproot interprets it (see `trees.Column`)."""
+        if int(self.branch.num_entries) < int(self.branch.tree.num_entries):
+            return "unknown"  # added late, or filled less often: it lacks numbers of some events
         try:
-            interpretation: Any = self.branch.interpretation
+            interpretation = self.interpretation
         except Exception:
             return "unknown"  # a type that uproot cannot even name
         kind = type(interpretation).__name__
@@ -31,12 +52,31 @@ class BranchColumn:
             interpretation = interpretation.content
             kind = type(interpretation).__name__
         if kind == "AsDtype":
-            dtype = np.dtype(interpretation.to_dtype)
-            dtype = dtype if self.leaf is None else dtype[self.leaf]
+            dtype = np.dtype(interpretation.to_dtype).base
+            if self.leaf is not None:
+                if self.leaf not in (dtype.names or ()):
+                    return "unknown"
+                dtype = dtype[self.leaf].base
             return "objects" if dtype.names is not None else "numbers"
         # When a branch's members have branches of their own, its baskets hold the number of
         # members.
         return "unknown" if kind in ("UnknownInterpretation", "AsGrouped") else "objects"
+
+    @property
+    def interpretation(self) -> Any:
+        """uproot's interpretation of the branch.
+
+        Of a branch with several leaves, uproot takes the length of an array of one of them for that
+        of all, and the first of several dimensions for the only one.
+        """
+        leaves = self.branch.member("fLeaves")
+        if self.leaf is None or not all(leaf.classname in _NUMBERS for leaf in leaves):
+            return self.branch.interpretation
+        if any(leaf.member("fLeafCount") is not None for leaf in leaves):
+            return self.branch.interpretation  # lists, the lengths of which are in another branch
+        from uproot import AsDtype
+
+        return AsDtype(np.dtype([_stored(leaf) for leaf in leaves]))
 
     @property
     def flat(self) -> bool:
@@ -47,30 +87,45 @@ class BranchColumn:
     def in_frames(self) -> bool:
         """Whether RDataFrame reads it as one number, or one list of numbers, per event.
 
-        It takes an array of several dimensions for a list, unless the array is a member of a class.
-        It cannot read the array of a branch that does not have the name of its leaf.
+        It takes an array of several dimensions for a list, unless the array is a member of a class
+        or its length is in another branch (`vm[n][3]`). It cannot read the array of a branch that
+        does not have the name of its leaf.
         """
-        if self.branch.classname != "TBranch":
+        leaves = self.branch.member("fLeaves")
+        if self.branch.classname != "TBranch" or not len(leaves):
             return self.flat
-        leaf = self.branch.member("fLeaves")[0]
-        dimensions = 1 if leaf.classname == "TLeafC" else self._dimensions()
-        renamed = self.leaf is None and leaf.member("fName") != self.branch.name
-        return dimensions == 0 or (dimensions is not None and not renamed)
+        dimensions, is_list = self._dimensions(), self._is_list
+        if leaves[0].classname == "TLeafC":
+            dimensions, is_list = 1, True
+        renamed = self.leaf is None and leaves[0].member("fName") != self.branch.name
+        if dimensions is None or renamed:
+            return dimensions == 0
+        return dimensions < 2 or not is_list
+
+    @property
+    def in_loops(self) -> bool:
+        """Whether ROOT's event loop reaches its numbers: not those of a member of a map."""
+        above = self.branch.parent
+        name = above.member("fClassName", none_if_missing=True) if above is not None else None
+        return _MAP.match(str(name or "")) is None
+
+    @property
+    def _is_list(self) -> bool:
+        return self.kind == "numbers" and type(self.interpretation).__name__ == "AsJagged"
 
     def _dimensions(self) -> int | None:
         """Return the dimensions of an event's numbers; None when it holds no numbers to be read."""
         # A branch with branches of its own holds the number of their values.
         if self.kind != "numbers" or len(self.branch.branches):
             return None
-        interpretation = self.branch.interpretation
-        is_list = type(interpretation).__name__ == "AsJagged"
+        interpretation, is_list = self.interpretation, self._is_list
         inner = (interpretation.content if is_list else interpretation).inner_shape
         if self.leaf is not None:
-            inner = np.dtype(interpretation.to_dtype)[self.leaf].shape
+            inner = np.dtype(interpretation.to_dtype).base[self.leaf].shape
         return len(inner) + is_list
 
     def array(self, start: int, stop: int, held: dict[int, tuple[int, Any]]) -> Any:
-        """Return the events `start <= event < stop`.
+        """Return the events `start <= event < stop`. Raises ValueError when the branch lacks some.
 
         `held` keeps, by branch, the first event and an array to the end of the last basket: a
         basket of several steps is read once, as by `uproot.iterate`, and so is one of several
@@ -84,15 +139,27 @@ class BranchColumn:
             first, array = start, nothing
         end = first + len(array)
         if end < stop:
-            until = next(int(edge) for edge in self.branch.entry_offsets if edge >= stop)
+            edges = [int(edge) for edge in self.branch.entry_offsets]
+            if edges[-1] < stop:
+                raise ValueError(f"its branch has {edges[-1]} of the tree's events")
+            until = next(edge for edge in edges if edge >= stop)
             more = self.branch.array(
-                entry_start=end, entry_stop=until, library="ak", array_cache=None
+                self.interpretation, end, until, library="ak", array_cache=None
             )
             array = more if end == start else ak.concatenate([array[start - first :], more])
             first = start
         held[id(self.branch)] = first, array
         found = array[start - first : stop - first]
         return found if self.leaf is None else found[self.leaf]
+
+
+def _stored(leaf: Any) -> tuple[str, str, tuple[int, ...]]:
+    """Return the name, type and dimensions of a leaf of numbers, as numpy takes them."""
+    name, title, length = str(leaf.member("fName")), str(leaf.member("fTitle")), leaf.member("fLen")
+    lengths = tuple(int(each) for each in _LENGTH.findall(title.removeprefix(name)))
+    if math.prod(lengths) != int(length):  # a title of the user's
+        lengths = (int(length),) if length > 1 else ()
+    return name, _NUMBERS[leaf.classname][bool(leaf.member("fIsUnsigned"))], lengths
 
 
 def branches_by_path(tree: Any) -> dict[str, BranchColumn]:

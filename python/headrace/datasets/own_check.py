@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.datasets.own_files import OwnFile, OwnFiles, expanded, state_of, typical
-from headrace.datasets.trees import events_of, look_over, tree_facts
+from headrace.datasets.trees import events_of, look_over, names_in, tree_facts
 from headrace.errors import HeadraceError
 from headrace.units import format_amount
 
@@ -27,15 +27,30 @@ def wrong_files(own: OwnFiles) -> list[Wrong]:
             place_of |= {path: ("files", number) for path in expanded(text) if path not in place_of}
         except (HeadraceError, OSError) as error:
             found.append((("files", number), _text(error)))
+    chosen: list[tuple[Path, str]] = []
     for path, place in place_of.items():
         if len(found) == MOST_PROBLEMS:
             break
         try:
             state_of(path)
-            look_over(path, own.tree)
+            chosen.append((path, look_over(path, own.tree)))
+            if len(chosen) > 1:
+                _check_same(chosen[0], chosen[-1])
         except HeadraceError as error:
             found.append((_place(own, error, place), _text(error)))
     return found or _without_events(own, own.find())
+
+
+def _check_same(first: tuple[Path, str], other: tuple[Path, str]) -> None:
+    """Raise HeadraceError for a file with the tree that jobs read in the first one, and another.
+
+    Of several trees, that with events is read: files may have them in different trees.
+    """
+    if first[1] != other[1] and first[1] in names_in(other[0]):
+        raise HeadraceError(
+            f"{other[0]}: its events are in {other[1]}, those of {first[0].name} in {first[1]}",
+            hint='name the tree: data = { …, tree = "…" }',
+        )
 
 
 def described(own: OwnFiles) -> str:
@@ -54,7 +69,8 @@ def described(own: OwnFiles) -> str:
         f"{format_amount(sum(f.bytes for f in files))}"
     )
     return (
-        f"{total}; {facts.file.name} has {facts.events:,} events in {facts.name}: "
+        f"{total}; {facts.file.name} has {facts.events:,} events in {facts.name}"
+        f"{facts.chosen_by_events}: "
         f"{len(facts.columns):,} columns, {format_amount(memory)} uncompressed, "
         f"{format_amount(stored)} stored in {pieces:,} {of_pieces}, {facts.clusters:,} "
         f"cluster{'s' if facts.clusters != 1 else ''}"

@@ -72,7 +72,8 @@ class OwnFiles(BaseModel):
         None,
         min_length=1,
         description="name of the TTree or RNTuple, with its directory in the file; when not given, "
-        "the only one, or that of a well-known name (Events, CollectionTree, events …)",
+        "the only one, that of a well-known name (Events, CollectionTree, events …), or the only "
+        "one with events",
     )
 
     @field_validator("files")

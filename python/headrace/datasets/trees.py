@@ -5,8 +5,7 @@ A tree is a TTree or an RNTuple. The events themselves are not read.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,20 +15,10 @@ from typing import Any, Literal
 from headrace.datasets.branch_columns import branches_by_path, unique_names
 from headrace.datasets.number_types import numbers_of
 from headrace.datasets.spec import Codec, Format
+from headrace.datasets.tree_choice import EVENT_TREES, choose_tree, counted_trees
+from headrace.datasets.unreadable import check_head, damaged, unclosed, unreadable
 from headrace.errors import HeadraceError
 
-EVENT_TREES = (
-    "Events",
-    "CollectionTree",
-    "events",
-    "Delphes",
-    "mini",
-    "nominal",
-    "analysis",
-    "ntuple",
-    "tree",
-)
-"""Common names of event trees: CMS, ATLAS, FCC, Delphes, ATLAS Open Data and analyses."""
 MARKS: dict[bytes, Codec] = {
     b"ZL": "zlib",
     b"XZ": "lzma",
@@ -42,12 +31,6 @@ MARKS: dict[bytes, Codec] = {
 
 _TTREES = ("TTree", "TNtuple", "TNtupleD")
 """TTree, and ROOT's classes of it for numbers alone (`TNtuple::Fill(x, y, …)`)."""
-
-
-_HEAD = struct.Struct(">4xi4x8s")
-"""The first fields of a ROOT file: version, begin, end."""
-_LARGE = 1_000_000
-"""Files larger than 2 GB have 64 bits of the end, and this added to their version."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +58,8 @@ class Column:
     """Whether an event has one number or one list of numbers, not lists of arrays or lists."""
     in_frames: bool
     """Whether RDataFrame reads it: `flat`, or an array that it takes for a list."""
+    in_loops: bool
+    """Whether ROOT's event loop has its numbers: not those of the members of a map."""
     requested: str
     """Name of the column to which the baskets or pages belong that are read for this one."""
 
@@ -93,6 +78,16 @@ class TreeFacts:
     """Compression level; 0 means not compressed."""
     clusters: int
     """Runs of events whose baskets, or pages, end together in every column."""
+    counted: tuple[str, ...] = ()
+    """The trees whose events were counted to choose this one; empty when its name was enough."""
+
+    @property
+    def chosen_by_events(self) -> str:
+        """How the tree was chosen by its events, as a note; empty when it was not."""
+        if not self.counted:
+            return ""
+        which = "most" if self.counted[0].rpartition("/")[2] in EVENT_TREES else "the only one"
+        return f" ({which} of {len(self.counted)} trees{'' if which == 'most' else ' with events'})"
 
     def column(self, name: str) -> Column | None:
         """Return the column with this name or path."""
@@ -114,48 +109,19 @@ def opened(path: Path) -> Generator[Any]:
     try:
         if path.is_dir():
             raise IsADirectoryError(21, "is a directory")
-        _check_head(path)
+        check_head(path)
         handle: Any = uproot.open(located)
     except OSError as error:
         if error.errno is None:  # uproot's own, of a file that ends too early
-            raise _damaged(path, error) from error
+            raise damaged(path, error) from error
         raise HeadraceError(f"{path}: {(error.strerror or str(error)).lower()}") from error
     except HeadraceError:
         raise
     except Exception as error:
         # A damaged file can raise almost any exception from the decoder.
-        raise _damaged(path, error) from error
+        raise damaged(path, error) from error
     with handle:
         yield handle
-
-
-def _damaged(path: Path, error: BaseException) -> HeadraceError:
-    return HeadraceError(f"{path}: no ROOT file, or damaged: {_first_line(error)}")
-
-
-def _check_head(path: Path) -> None:
-    """Raise HeadraceError for a file that is empty, does not begin as ROOT's do, or is truncated.
-
-    uproot names neither: it fails where it misses bytes.
-    """
-    with path.open("rb") as file:
-        head = file.read(_HEAD.size)
-    size = path.stat().st_size
-    if not size:
-        raise HeadraceError(f"{path}: is empty")
-    if not head.startswith(b"root"):
-        raise HeadraceError(f'{path}: no ROOT file: it does not begin with "root"')
-    if len(head) < _HEAD.size:
-        raise HeadraceError(f"{path}: truncated: {size} bytes long")
-    version, place = _HEAD.unpack(head)
-    end = int.from_bytes(place if version >= _LARGE else place[:4], "big")
-    if size < end:
-        raise HeadraceError(f"{path}: truncated: {size} bytes long, but its header says {end}")
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines or [type(error).__name__])[0][:200]
 
 
 def tree_names(handle: Any) -> dict[str, str]:
@@ -173,37 +139,25 @@ def tree_names(handle: Any) -> dict[str, str]:
 def chosen_tree(handle: Any, wanted: str | None) -> str:
     """Return the name of the tree of an open file that jobs read (see `choose_tree`)."""
     file = str(handle.file.file_path)
-    return choose_tree(tree_names(handle), wanted, file, lambda name: int(handle[name].num_entries))
-
-
-def choose_tree(
-    names: Collection[str], wanted: str | None, file: str, events: Callable[[str], int]
-) -> str:
-    """Return the wanted tree of a file, or the only one, or the one with a well-known name.
-
-    Of several well-known names, return the tree with most events. Raises HeadraceError, listing the
-    trees of the file.
-    """
+    names = _names_in(handle, file)
     if not names:
-        raise HeadraceError(f"{file}: has no TTree or RNTuple")
-    if wanted is not None:
-        if wanted not in names:
-            raise HeadraceError(f"{file}: has no tree {wanted}; it has: {_listed(names)}")
-        return wanted
-    if len(names) == 1:
-        return next(iter(names))
-    known = [name for name in names if name.rpartition("/")[2] in EVENT_TREES]
-    if not known:
-        raise HeadraceError(
-            f"{file}: has several trees: {_listed(names)}",
-            hint='name one of them: data = { …, tree = "…" }',
-        )
-    return known[0] if len(known) == 1 else max(known, key=events)
+        raise HeadraceError(f"{file}: has no TTree or RNTuple{unclosed(handle)}")
+    return choose_tree(names, wanted, file, lambda some: [_count(handle, name) for name in some])
 
 
-def _listed(names: Collection[str]) -> str:
-    some = list(names)[:10]
-    return ", ".join(some) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+def _names_in(handle: Any, file: str) -> dict[str, str]:
+    try:
+        return tree_names(handle)
+    except Exception as error:
+        # A damaged folder of the file can raise almost any exception from the decoder.
+        raise damaged(Path(file), error) from error
+
+
+def _count(handle: Any, name: str) -> int:
+    try:
+        return int(handle[name].num_entries)
+    except Exception as error:
+        raise unreadable(handle, name, error) from error
 
 
 def look_over(path: Path, tree: str | None) -> str:
@@ -219,6 +173,12 @@ def look_over(path: Path, tree: str | None) -> str:
 def _looked_over(path: Path, size: int, mtime_ns: int, tree: str | None) -> str:
     with opened(path) as handle:
         return chosen_tree(handle, tree)
+
+
+def names_in(path: Path) -> list[str]:
+    """Return the names of a file's trees. Raises HeadraceError for a file that cannot be read."""
+    with opened(path) as handle:
+        return list(_names_in(handle, str(path)))
 
 
 def events_of(path: Path, tree: str | None) -> int:
@@ -259,9 +219,7 @@ def _opened_tree(path: Path, tree: str | None, asked: Callable[[Any], int]) -> i
         try:
             return asked(handle[name])
         except Exception as error:
-            raise HeadraceError(
-                f"{path}: tree {name} cannot be read: {_first_line(error)}"
-            ) from error
+            raise unreadable(handle, name, error) from error
 
 
 def tree_facts(path: Path, tree: str | None) -> TreeFacts:
@@ -284,12 +242,11 @@ def _facts(path: Path, size: int, mtime_ns: int, tree: str | None) -> TreeFacts:
             codec, level = _compression(path, handle, None if is_ntuple else found)
             clusters = len(found.cluster_summaries) if is_ntuple else _clusters(found)
             events = int(found.num_entries)
+            counted = tuple(counted_trees(tree_names(handle), tree))
         except Exception as error:
-            raise HeadraceError(
-                f"{path}: tree {name} cannot be read: {_first_line(error)}"
-            ) from error
+            raise unreadable(handle, name, error) from error
         format_: Format = "rntuple" if is_ntuple else "ttree"
-        return TreeFacts(path, name, format_, events, columns, codec, level, clusters)
+        return TreeFacts(path, name, format_, events, columns, codec, level, clusters, counted)
 
 
 def _clusters(tree: Any) -> int:
@@ -310,7 +267,7 @@ def _branch_columns(tree: Any) -> Iterator[Column]:
         first = names[path] if column.first else first
         sizes = branch.member("fZipBytes"), branch.member("fTotBytes"), branch.num_baskets
         stored, memory, pieces = map(int, sizes) if column.first else (0, 0, 0)
-        reads = column.flat, column.in_frames
+        reads = column.flat, column.in_frames, column.in_loops
         yield Column(names[path], path, column.kind, stored, memory, pieces, *reads, first)
 
 
@@ -337,7 +294,7 @@ def ntuple_columns(ntuple: Any) -> Iterator[Column]:
         flat = field is not None and numbers_of(field.type_name) is not None
         is_array = field is not None and field.is_array and numbers_of(field.number) is not None
         sizes = stored.get(name, 0), memory.get(name, 0), pieces.get(name, 0)
-        yield Column(name, name, kind, *sizes, flat, flat or is_array, name)
+        yield Column(name, name, kind, *sizes, flat, flat or is_array, True, name)
 
 
 def said_compression(handle: Any) -> tuple[Codec, int]:

@@ -517,6 +517,8 @@ struct OwnTree {
       // A friend's file need not lie where the jobs run: ROOT then fails, and RDataFrame crashes.
       if (auto *friends = tree->GetListOfFriends())
          friends->Delete();
+      // ROOT reports, and reads nevertheless, leaves whose size it finds wrong.
+      forget_error();
       collect(tree->GetListOfBranches(), nullptr, "");
    }
 
@@ -601,7 +603,9 @@ struct OwnTree {
       // A leaf does not know the number of values of an unsplit collection, such as a std::vector.
       std::unique_ptr<TTreeFormula> values;
       auto *element = dynamic_cast<TBranchElement *>(branches.at(variable));
-      if (element && element->GetListOfBranches()->GetEntriesFast() == 0 && element->GetBranchCount() == nullptr) {
+      // The baskets of a collection with branches of its own hold the number of its members.
+      const bool has_members = element && element->GetListOfBranches()->GetEntriesFast() > 0;
+      if (element && !has_members && element->GetBranchCount() == nullptr) {
          values = std::make_unique<TTreeFormula>("values", element->GetFullName().Data(), tree);
          if (values->GetNdim() == 0)
             values.reset();
@@ -612,6 +616,10 @@ struct OwnTree {
          if (got < 0 || has_error())
             throw std::runtime_error("event " + std::to_string(entry) + " cannot be read");
          bytes += got;
+         if (has_members) {
+            histogram.fill(element->GetNdata());
+            continue;
+         }
          const int count_here = values ? values->GetNdata() : leaf->GetLen();
          for (int i = 0; i < count_here; ++i)
             histogram.fill(values ? values->EvalInstance(i) : leaf->GetValue(i));
@@ -692,6 +700,21 @@ inline std::vector<std::pair<std::string, std::string>> trees_of(const std::stri
    const auto source = opened(file);
    std::vector<std::pair<std::string, std::string>> found;
    trees_below(*source, "", found);
+   return found;
+}
+
+// The events of each of some TTrees and RNTuples of a file.
+inline std::vector<long long> events_of(const std::string &file, const std::vector<std::string> &names)
+{
+   const auto source = opened(file);
+   std::vector<long long> found;
+   for (const auto &name : names) {
+      if (auto *tree = source->Get<TTree>(name.c_str()))
+         found.push_back(tree->GetEntries());
+      else
+         found.push_back(ROOT::RNTupleReader::Open(name, file)->GetNEntries());
+   }
+   forget_error();
    return found;
 }
 

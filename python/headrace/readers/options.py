@@ -90,6 +90,16 @@ class ReadingOptions(BaseModel):
         return self.data if isinstance(self.data, OwnFiles) else None
 
     @property
+    def crash_note(self) -> str:
+        """A likely reason why a job was killed by a crash; empty when there is none."""
+        if self.own is None or self.reader == "uproot":
+            return ""
+        return (
+            "ROOT crashes at some objects of classes for which it has no code; "
+            'reader = "uproot" needs none'
+        )
+
+    @property
     def generated(self) -> DatasetSpec:
         """The generated data set. Raises TypeError when the workload reads the user's own files."""
         if not isinstance(self.data, DatasetSpec):

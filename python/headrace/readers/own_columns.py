@@ -25,6 +25,8 @@ class OwnNotes:
     """Columns that were read and decompressed but not deserialised."""
     left_out: dict[str, None] = field(default_factory=dict[str, None])
     """Columns that were not read or not written, because the reader cannot."""
+    unread: dict[str, str] = field(default_factory=dict[str, str])
+    """Columns of numbers among `as_bytes`, and why their numbers could not be had."""
 
     def results(self) -> dict[str, object]:
         """Return the notes for the job's results; empty when there are none."""
@@ -89,7 +91,9 @@ def wanted_columns(
     numbers = [
         column
         for column in facts.columns
-        if column.kind == "numbers" and reads(reader, facts.format, column)
+        if column.kind == "numbers"
+        and reads(reader, facts.format, column)
+        and (column.in_loops or reader != "event-loop")
     ]
     if not numbers:
         some = any(column.kind == "numbers" for column in facts.columns)
@@ -108,12 +112,16 @@ def wanted_columns(
         first = members[0] if found is None else found.name
         if found is not None and found.kind != "numbers":
             raise HeadraceError(
-                f"{where}: column {variable} holds no numbers, so that it has no histogram"
+                f"{where}: column {variable} holds no numbers, or not for every event, so that it "
+                "has no histogram"
             )
         if found is not None and found not in numbers:
             raise HeadraceError(
                 f"{where}: column {variable} does not hold one number, or one list of numbers, per "
                 f"event, which reader {reader} needs"
+                if found.in_loops
+                else f"{where}: column {variable} is a member of a map, whose numbers are not in "
+                f"reach of reader {reader}"
             )
     further = matching(names, columns or (), where)
     return [first, *(name for name in further if name != first)]

@@ -13,6 +13,8 @@ from headrace.datasets.branch_columns import BranchColumn, branches_by_path, uni
 from headrace.datasets.ntuple_columns import column_of_field, read_field
 from headrace.datasets.old_compression import read_old_files
 from headrace.datasets.trees import chosen_tree, said_compression
+from headrace.datasets.unreadable import first_line
+from headrace.errors import HeadraceError
 from headrace.readers.counted_source import AccessMethod
 from headrace.readers.counts import ReadCounts
 from headrace.readers.own_columns import OwnNotes, matching
@@ -31,6 +33,7 @@ class OpenOwnFile(OpenFile):
         self._read: set[tuple[str, int]] = set()
         self._offsets: dict[tuple[int, int, int], Any] = {}
         self._held: dict[int, tuple[int, Any]] = {}
+        self._given: set[str] = set()
         read_old_files()
         super().__init__(file, access, counts)
 
@@ -97,20 +100,47 @@ class OpenOwnFile(OpenFile):
         return found
 
     def _branch(self, column: str, start: int, stop: int) -> Any:
-        branch = self._branches[column].branch
         kind = self._kinds.setdefault(column, self._branches[column].kind)
-        if kind == "numbers":
-            return self._branches[column].array(start, stop, self._held)
+        if kind != "numbers":
+            self._as_bytes(column, start, stop, deserialise=kind == "objects")
+            return None
+        try:
+            found = self._branches[column].array(start, stop, self._held)
+        except (HeadraceError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            # Of an undamaged branch, the baskets can still be read.
+            self._as_bytes(column, start, stop, deserialise=False)
+            cause = first_line(error)
+            if column in self._given:
+                raise HeadraceError(
+                    f"{self.file}: uproot cannot read {column} from event {start} on: {cause}"
+                ) from error
+            self._kinds[column] = "unknown"
+            self._notes.unread[column] = cause
+            return None
+        self._given.add(column)
+        return found
+
+    def _as_bytes(self, column: str, start: int, stop: int, *, deserialise: bool) -> None:
+        """Read the baskets of these events, each once for a column."""
+        branch = self._branches[column].branch
         for number in range(int(branch.num_baskets)):
             first, end = branch.basket_entry_start_stop(number)
             if first < stop and end > start and (column, number) not in self._read:
                 self._read.add((column, number))
-                self._basket(column, branch, number, deserialise=kind == "objects")
-        return None
+                self._basket(column, branch, number, end - first, deserialise=deserialise)
 
-    def _basket(self, column: str, branch: Any, number: int, *, deserialise: bool) -> None:
+    def _basket(
+        self, column: str, branch: Any, number: int, events: int, *, deserialise: bool
+    ) -> None:
         """Read and decompress one basket, and deserialise it where uproot can."""
         basket: Any = branch.basket(number)
+        if int(basket.num_entries) != events:
+            raise HeadraceError(
+                f"{self.file}: damaged: basket {number} of column {column} says that it has "
+                f"{int(basket.num_entries)} events; the tree says {events}"
+            )
         # uproot has already decompressed a basket that is embedded in the tree's own metadata.
         content: Any = basket.data if basket.raw_data is None else basket.raw_data
         self._besides += len(content)

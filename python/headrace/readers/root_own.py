@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.datasets.branch_columns import unique_names
 from headrace.datasets.number_types import numbers_of
 from headrace.datasets.spec import Codec
-from headrace.datasets.trees import choose_tree, codec_of
+from headrace.datasets.tree_choice import choose_tree
+from headrace.datasets.trees import codec_of
 from headrace.errors import HeadraceError
 from headrace.readers.options import ReadingOptions
 from headrace.readers.own_columns import OwnNotes, matching
@@ -82,8 +83,9 @@ class OwnTrees:
             with counted(file, False, self._totals) as path:
                 kinds = {str(name): str(kind) for name, kind in module.headrace.trees_of(path)}
 
-                def events(name: str) -> int:
-                    return int(module.RDataFrame(name, path).Count().GetValue())
+                def events(names: Sequence[str]) -> list[int]:
+                    strings = module.std.vector["std::string"](list(names))
+                    return [int(count) for count in module.headrace.events_of(path, strings)]
 
                 tree = choose_tree(kinds, self._wanted, file, events)
             self._found[file] = Tree(tree, kinds[tree].endswith("RNTuple"))

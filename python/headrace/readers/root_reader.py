@@ -35,6 +35,15 @@ if TYPE_CHECKING:
 _PLAIN = re.compile(r"[A-Za-z0-9_/.,+= -]+")
 """Paths of which ROOT interprets no character."""
 
+_NOT_OPENED = ("cannot be opened as a ROOT file", "truncated: ")
+"""What the kernel says of a file that ROOT cannot open, or only in part."""
+
+_OF_CLASSES = re.compile(
+    r"ReadClassBuffer|dictionary|StreamerInfo|CheckByteCount|custom streamer|EmulatedCollection",
+    re.IGNORECASE,
+)
+"""What ROOT says of objects of classes for which it has no code, only their description."""
+
 _DESCRIPTOR = re.compile(r"/proc/self/fd/\d+")
 
 
@@ -189,12 +198,30 @@ def explained(file: str) -> Generator[str]:
             raise
         except Exception as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            cause = _DESCRIPTOR.sub(lambda _: file, _cause(lines))
-            raise HeadraceError(f"{file}: damaged, or no ROOT file with events: {cause}") from error
+            # What ROOT printed before is often the reason why the exception was thrown.
+            before = str(module.headrace.first_error()).splitlines()[:1]
+            thrown = _cause(lines)
+            further = [text[:300] for text in before if text[:100] not in thrown]
+            cause = "; ROOT says ".join([thrown, *further])
+            raise _refused(file, _DESCRIPTOR.sub(lambda _: file, cause)) from error
         said = str(module.headrace.first_error())
         if said:
             said = _DESCRIPTOR.sub(lambda _: file, said.splitlines()[0])
-            raise HeadraceError(f"{file}: damaged: ROOT says {said[:200]}")
+            raise _refused(file, said[:300])
+
+
+def _refused(file: str, said: str) -> HeadraceError:
+    """Return the problem of a file that ROOT cannot read, by what ROOT says."""
+    if said.startswith(_NOT_OPENED):
+        return HeadraceError(f"{file}: damaged, or no ROOT file with events: {said}")
+    if _OF_CLASSES.search(said):
+        return HeadraceError(
+            f"{file}: ROOT cannot read it without the code of its classes: {said}",
+            hint='reader = "uproot" needs no code of classes',
+        )
+    return HeadraceError(
+        f"{file}: ROOT cannot read it: {said}", hint="other readers tell whether it is damaged"
+    )
 
 
 @contextmanager
@@ -283,5 +310,6 @@ def _letter(file: str, column: str) -> str:
 def _cause(lines: list[str]) -> str:
     """Return the message of a C++ exception, without the signature of the throwing function."""
     text = " ".join(lines)
-    said = re.search(r"(?:RException|runtime_error): (.+?)(?= At: | \(unchecked|$)", text)
+    thrown = r"(?:RException|[a-z]+_error|out_of_range|invalid_argument|bad_alloc)"
+    said = re.search(rf"{thrown}: (.+?)(?= At: | You can use | \(unchecked|$)", text)
     return (said.group(1) if said else text)[:200] or "unknown"

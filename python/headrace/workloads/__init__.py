@@ -79,6 +79,11 @@ class Workload(ABC):
         """
         return None
 
+    @property
+    def crash_note(self) -> str:
+        """A likely reason why a job was killed by a crash of its own; empty when not known."""
+        return ""
+
     def why_not_on_local_drives(self) -> str | None:
         """Return why file systems private to each node rule out these options, or None."""
         return None

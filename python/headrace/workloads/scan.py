@@ -131,6 +131,12 @@ class Scan(Workload):
         """Threads that share the loop of RDataFrame."""
         return self.scan.threads
 
+    @property
+    @override
+    def crash_note(self) -> str:
+        """What ROOT may crash at."""
+        return self.scan.crash_note
+
     def warm(self) -> None:
         """Read and fill once over a few generated events."""
         from headrace.workloads.reading.warming import warm_by_running
@@ -218,7 +224,14 @@ class Scan(Workload):
 
         for chunk in reading.chunks(columns, so_far=output):
             if variable not in chunk.columns:
-                raise HeadraceError(f"{chunk.span.file}: column {variable} holds no numbers")
+                why = reading.notes.unread.get(variable)
+                what = (
+                    f"column {variable} holds no numbers"
+                    if why is None
+                    else (f"uproot cannot read the numbers of column {variable}: {why}")
+                )
+                hint = None if why is None else "name another variable, or a reader of ROOT's"
+                raise HeadraceError(f"{chunk.span.file}: {what}", hint=hint)
             values = ak.ravel(chunk.columns[variable])
             histogram.fill(np.asarray(values, np.float64))
         return output()

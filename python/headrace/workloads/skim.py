@@ -133,6 +133,12 @@ class Skim(Workload):
         """Threads that share the loop of RDataFrame."""
         return self.skim.threads
 
+    @property
+    @override
+    def crash_note(self) -> str:
+        """What ROOT may crash at."""
+        return self.skim.crash_note
+
     def warm(self) -> None:
         """Skim a few generated events."""
         from headrace.workloads.reading.warming import warm_by_running

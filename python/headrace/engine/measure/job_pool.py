@@ -41,6 +41,7 @@ from headrace.workloads import JobInput, JobOutput, Packet
 
 _READY_PATIENCE_S = 120.0
 _EXIT_PATIENCE_S = 10.0
+_CRASHES = (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 
 
 @dataclass
@@ -133,6 +134,8 @@ class PoolTask:
     """Whether jobs leave the CPU at once to the kernel's path to an emulated drive."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Environment variables that jobs need to reach the storage."""
+    crash_note: str = ""
+    """A likely reason why a job was killed by a crash of its own (`Workload.crash_note`)."""
     storage_lost: Callable[[], str] = field(default=lambda: "")
     """Why the storage is gone, in words; empty while it is there."""
     progress: Callable[[int, int, float], None] = field(default=lambda done, running, rate: None)
@@ -481,7 +484,9 @@ class JobPool:
                     "out-of-memory",
                     "killed by the kernel: the memory limit of the jobs was reached",
                 )
-            return "killed", f"killed by signal {signal_name(exit.signal).removeprefix('signal ')}"
+            note = self._task.crash_note if exit.signal in _CRASHES else ""
+            name = signal_name(exit.signal).removeprefix("signal ")
+            return "killed", f"killed by signal {name}" + (f": {note}" if note else "")
         if exit.exit_code is None:
             return "failed", "ended without a report"
         return "failed", f"ended with exit code {exit.exit_code} and no report"

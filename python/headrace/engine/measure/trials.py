@@ -292,6 +292,7 @@ class _TrialRun:
             make_input=self._inputs(layout, scratch_root, meeting, packets is not None),
             agent=lambda slot: agents[slot // run.slots],
             log_dir=self.keep,
+            crash_note=self.workload.crash_note,
             timeout_s=run.timeout,
             packets=packets,
             duration_s=(run.duration or 30.0) if sustained and run.jobs is None else None,
