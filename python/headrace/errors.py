@@ -119,6 +119,10 @@ class NoSpaceError(HeadraceError):
     """There is no space for a file that Headrace needs for a moment. No study is wrong."""
 
 
+MOUNT_GONE = (errno.ENOTCONN, errno.ESTALE, errno.EHOSTDOWN)
+"""Numbers of errors of a mount whose client in user space (FUSE) or server is gone."""
+MOUNT_AGAIN = "the program or server behind its mount is gone: unmount it, and mount it again"
+
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 """Numbers of errors of a file system, or of a quota, without space or inodes left."""
 

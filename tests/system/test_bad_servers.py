@@ -80,7 +80,7 @@ REFUSED = {
     ),
     "s3": (
         'endpoint = "http://127.0.0.1:1"\nbucket = "bucket"',
-        "Could not connect to the endpoint URL",
+        "http://127.0.0.1:1 cannot be reached: Connection refused",
     ),
     "glusterfs": (
         'address = "no.such.host.invalid"\nvolume = "v"',

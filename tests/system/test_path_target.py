@@ -90,6 +90,48 @@ def test_read_only_and_full(context: TargetContext, tmp_path: Path) -> None:
     context.journal.undo(entry)
 
 
+STUDY_IN_MEMORY = """headrace = 1
+title = "memory"
+[target.ram]
+kind = "path"
+path = "{place}"
+[workload.scan]
+kind = "scan"
+reader = "uproot"
+data = {{ shape = "bench", events = 2000, files = 1 }}
+[plan]
+repeats = {{ min = 1 }}
+[run]
+cache = "{cache}"
+shortest = "0 s"
+foreign_load = "warning"
+"""
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_files_in_memory_are_named_where_a_cold_cache_is_wanted(
+    context: TargetContext, tmp_path: Path
+) -> None:
+    place, file = tmp_path / "mounted", tmp_path / "study.toml"
+    place.mkdir()
+    entry = mount(context.journal, "headrace-test", place, "tmpfs")
+    try:
+        file.write_text(STUDY_IN_MEMORY.format(place=place, cache="as-is"))
+        assert not [each for each in headrace.load_study(file).check() if "in memory" in each.what]
+        file.write_text(STUDY_IN_MEMORY.format(place=place, cache="cold"))
+        study = headrace.load_study(file)
+        (problem,) = (each for each in study.check() if each.needed_by == "target ram")
+        assert "in memory only (tmpfs)" in problem.what
+        assert not problem.fatal
+        study.run(tmp_path / "results", cache_dir=tmp_path / "cache")
+        (written,) = (tmp_path / "results/trials").glob("*/trial.json")
+        (reason,) = json.loads(written.read_text())["validity"]["reasons"]
+        assert reason["code"] == "cache-not-cold"
+        assert 'in memory only (tmpfs): cache = "as-is"' in reason["text"]
+    finally:
+        context.journal.undo(entry)
+
+
 @pytest.mark.usefixtures("needs_root")
 def test_settings_of_a_file_system_without_a_device(context: TargetContext, tmp_path: Path) -> None:
     place = tmp_path / "mounted"

@@ -35,6 +35,10 @@ GLUSTER = (
     "83 29 0:47 / /gluster rw - fuse.glusterfs node1:/gv0 rw,user_id=0,group_id=0,max_read=131072"
 )
 MOOSE = "84 29 0:48 / /mfs rw - fuse.mfs mfs#mfsmaster:9421 rw,user_id=0,allow_other"
+RCLONE = "90 29 0:60 / /dav rw,relatime - fuse.rclone site:user/me rw,user_id=0,group_id=0"
+DAVFS = "91 29 0:61 / /dav2 rw - fuse https://me:hush@dav.cern.ch:2443/store rw,user_id=0"
+EOS = "92 29 0:62 / /eos rw,relatime - fuse.eosxd eosuser rw,user_id=0"
+OVERLAY = "93 29 0:63 / /layers rw - fuse.fuse-overlayfs fuse-overlayfs rw,user_id=0"
 ORANGE = "85 29 0:49 / /orange rw - pvfs2 tcp://node1:3334/orangefs rw"
 GPFS = "86 29 0:50 / /gpfs/fs1 rw,relatime - gpfs fs1 rw,relatime"
 BEEGFS = "87 29 0:51 / /beegfs rw - beegfs beegfs_nodev rw,relatime,cfgFile={config}"
@@ -72,12 +76,24 @@ def test_escapes_and_optional_fields() -> None:
         (MOOSE, "moosefs", "mfsmaster:9421", ""),
         (ORANGE, "orangefs", "node1:3334", "orangefs"),
         (GPFS, "gpfs", "", "fs1"),
+        (RCLONE, "rclone", "site", "user/me"),
+        (DAVFS, "fuse", "dav.cern.ch:2443", "/store"),
+        (EOS, "eosxd", "", "eosuser"),
     ],
 )
 def test_network_file_systems(line: str, kind: str, server: str, export: str) -> None:
     found = recognise(one(line))
     assert found is not None
     assert (found.kind, found.server, found.export) == (kind, server, export)
+
+
+def test_passwords_in_sources_are_not_shown() -> None:
+    assert one(DAVFS).shown_source == "https://me@dav.cern.ch:2443/store"
+    assert one(NFS_IPV6).shown_source == "[fe80::1]:/vol"
+
+
+def test_programs_of_fuse_that_read_local_files_are_no_network() -> None:
+    assert recognise(one(OVERLAY)) is None
 
 
 def test_client_settings_are_kept_and_secrets_are_not() -> None:

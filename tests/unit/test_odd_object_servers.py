@@ -23,11 +23,13 @@ from headrace.protocols.repeats import REPEAT, REPEATED, Pauses
 from headrace.readers.counted_source import counted_source
 from headrace.readers.counts import ReadCounts
 from headrace.readers.uproot_reader import readable
+from headrace.targets.upload import try_writing
 from headrace.workloads.fio.streaming import Stream
 
 OBJECT = bytes(range(256)) * 256
 RECORD = 16 << 10
 BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+DELETED = b"<DeleteResult></DeleteResult>"
 PAGE = b"<html>Forbidden by a proxy</html>"
 
 
@@ -66,11 +68,16 @@ class Store(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _send_object(self) -> None:
-        first, last = 0, len(OBJECT) - 1
+        whole = self._object()
+        first, last = 0, len(whole) - 1
         if self.heeds_ranges and (asked := self.headers.get("Range")):
             first, last = (int(each) for each in asked.removeprefix("bytes=").split("-"))
-        body = OBJECT[first : last + 1]
-        self._send_head(206 if len(body) < len(OBJECT) else 200, len(body))
+        body = whole[first : last + 1]
+        if self.answers == "less":
+            body = body[: len(body) // 2]
+        ranged = {"Content-Range": f"bytes {first}-{last}/{len(whole)}"}
+        partial = len(body) < len(whole)
+        self._send_head(206 if partial else 200, len(body), **(ranged if partial else {}))
         if self.answers == "half":
             self.wfile.write(body[: len(body) // 2])
             self.wfile.flush()
@@ -78,15 +85,43 @@ class Store(BaseHTTPRequestHandler):
         else:
             self.wfile.write(body)
 
+    def _object(self) -> bytes:
+        return OBJECT
+
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
 
 
+class Kept(Store):
+    """A bucket with one object, the last that was written; it knows no "100 Continue"."""
+
+    content: ClassVar[list[bytes]] = []
+
+    def handle_expect_100(self) -> bool:
+        return True
+
+    def do_PUT(self) -> None:
+        self.content[:] = [self.rfile.read(int(self.headers["Content-Length"]))]
+        self._send_head(200, 0)
+
+    def do_HEAD(self) -> None:
+        self._send_head(200, len(self.content[0]))
+
+    def do_POST(self) -> None:
+        """Answer a DeleteObjects."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._send_head(200, len(DELETED))
+        self.wfile.write(DELETED)
+
+    def _object(self) -> bytes:
+        return self.content[0]
+
+
 @contextmanager
-def serving() -> Generator[tuple[type[Store], str]]:
+def serving(kind: type[Store] = Store) -> Generator[tuple[type[Store], str]]:
     """Yield a store and its URL."""
 
-    class Own(Store):
+    class Own(kind):
         ended = threading.Event()
         requests: ClassVar[list[str]] = []
         refusals: ClassVar[list[tuple[int, str]]] = []
@@ -103,13 +138,38 @@ def serving() -> Generator[tuple[type[Store], str]]:
         server.server_close()
 
 
-@pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Store]]:
-    with serving() as (own, url):
+@contextmanager
+def used(monkeypatch: pytest.MonkeyPatch, kind: type[Store]) -> Generator[type[Store]]:
+    """Yield a store to which URLs lead."""
+    with serving(kind) as (own, url):
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", url)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
         yield own
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Store]]:
+    with used(monkeypatch, Store) as own:
+        yield own
+
+
+@pytest.fixture
+def writable(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Store]]:
+    monkeypatch.setenv(PATIENCE, "2")
+    with used(monkeypatch, Kept) as own:
+        yield own
+
+
+def test_a_server_that_knows_no_expect(writable: type[Store]) -> None:
+    """The client waited for its "100 Continue" without end."""
+    try_writing("s3://bucket/a")
+
+
+def test_the_trial_write_finds_a_server_that_ignores_ranges(writable: type[Store]) -> None:
+    writable.heeds_ranges = False
+    with pytest.raises(OSError, match="sent 8 bytes for a request of 2 bytes: it ignores ranges"):
+        try_writing("s3://bucket/a")
 
 
 def streamed(place: Path) -> int:
@@ -127,6 +187,15 @@ def test_a_server_that_ignores_ranges(store: type[Store], tmp_path: Path) -> Non
     store.heeds_ranges = False
     with pytest.raises(HeadraceError, match=f"sent {len(OBJECT)} bytes for a request of {RECORD}"):
         streamed(tmp_path)
+
+
+def test_a_server_that_sends_less_than_the_range(store: type[Store], tmp_path: Path) -> None:
+    """Readers called the file damaged."""
+    store.answers = "less"
+    with pytest.raises(HeadraceError, match=r"sent 8192 bytes .* request of 16384 bytes"):
+        streamed(tmp_path)
+    with pytest.raises(HeadraceError, match=r"sent 200 bytes \(0-399/65536\) for a request of 400"):
+        fetched((0, 100))
 
 
 def fetched(*ranges: tuple[int, int], counts: ReadCounts | None = None) -> None:

@@ -16,7 +16,7 @@ from rich.console import Console
 from headrace.cli._console import FULL, complain, err
 from headrace.cli._lean_help import import_help
 from headrace.cli._streams import secure_streams, silence_output
-from headrace.errors import ExitCode, HeadraceError
+from headrace.errors import MOUNT_AGAIN, MOUNT_GONE, ExitCode, HeadraceError
 from headrace.system.address_space import of_import, respect_limit, too_little
 from headrace.system.ending import end_without_search
 from headrace.system.own_variables import BLAS, one_thread
@@ -116,6 +116,10 @@ def _ended_by(error: OSError) -> ExitCode:
         # Python's tempfile has tried to write to each folder for temporary files.
         hint = "free some space in /tmp, or set TMPDIR to a folder that you can write to"
         complain(HeadraceError("there is no space for temporary files", hint=hint))
+        return ExitCode.RUN_FAILED
+    if error.errno in MOUNT_GONE and error.filename:
+        problem = f"{os.fsdecode(error.filename)}: {error.strerror}"
+        complain(HeadraceError(problem, hint=MOUNT_AGAIN))
         return ExitCode.RUN_FAILED
     if is_process_limit(error):
         _end_without_processes()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 _MOST_CHARACTERS = 400
 
@@ -20,6 +22,8 @@ def cause_of(error: BaseException) -> str:
         return _line(f"no answer in time: {late[0]}")
     if any(isinstance(each, TimeoutError) for each in chain):
         return "no answer in time"
+    if (unreachable := _no_connection(chain)) is not None:
+        return _line(unreachable)
     for each in reversed(chain):
         if (status := _bare_status(each)) is not None:
             return status
@@ -43,6 +47,23 @@ def _own_text(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is None:
         return str(error.strerror)
     return str(error).strip()
+
+
+def _no_connection(chain: Sequence[BaseException]) -> str | None:
+    """Return the server to which botocore could not connect, with the system's reason.
+
+    Its own text has the URL of an object and no reason.
+    """
+    for each in chain:
+        facts = cast("dict[str, Any]", getattr(each, "kwargs", None) or {})
+        if type(each).__name__ == "EndpointConnectionError" and "endpoint_url" in facts:
+            url = urlsplit(str(facts["endpoint_url"]))
+            inner = next((one for one in reversed(chain) if isinstance(one, OSError)), None)
+            number = (inner.errno if inner is not None else None) or 0
+            # Errors of name resolution have negative numbers of their own.
+            reason = os.strerror(number) if number > 0 else _own_text(inner or each)
+            return f"{url.scheme}://{url.netloc} cannot be reached: {reason}"
+    return None
 
 
 def _bare_status(error: BaseException) -> str | None:

@@ -26,6 +26,7 @@ from headrace.protocols.repeats import BUSY, REPEATED, Pauses, repeat_s
 
 _CODE = re.compile(rb"<Code>\s*([A-Za-z0-9]+)\s*</Code>")
 _UPLOAD_ID = re.compile(rb"<UploadId>([^<]+)</UploadId>")
+_CONTENT_RANGE = re.compile(r"bytes\s+(\d+)-(\d+)/(\d+|\*)\s*$")
 ATTEMPTS = 5
 """Attempts without any answer after which a request fails."""
 
@@ -48,8 +49,11 @@ class ObjectRequests(AIOHTTPSession):
 
         An answer that says that the server is busy is waited out for at most `repeat_s`. Raises
         OSError after that, after `ATTEMPTS` attempts without an answer, for an error that comes
-        from where a redirect led, and for a whole object in answer to a range.
+        from where a redirect led, and for another range than that of the request.
         """
+        # aiohttp would wait without end for the "100 Continue" of a server or proxy that knows no
+        # Expect. The longest body, one part of an upload, is short enough to be sent in vain.
+        request.headers.pop("Expect", None)
         pauses = Pauses(repeat_s())
         while (answer := await self._answer(request)).status_code in BUSY:
             pause_s = pauses.next(_text(answer.headers.get("retry-after")))
@@ -83,6 +87,7 @@ class ObjectRequests(AIOHTTPSession):
         self._unanswered.pop(key, None)
         _refuse_redirect(request.url, answer)
         _refuse_whole_object(wanted, answer)
+        _refuse_other_range(wanted, answer)
         return answer
 
     def _attempts(self, key: tuple[str, str, str], begun_s: float) -> int:
@@ -152,6 +157,27 @@ def _refuse_whole_object(wanted: str, answer: Any) -> None:
         what = f"{sent} bytes" if sent.isdigit() else "a whole object"
         raise OSError(
             errno.EIO, f"the server sent {what} for a request of {size} bytes: it ignores ranges"
+        )
+
+
+def _refuse_other_range(wanted: str, answer: Any) -> None:
+    """Raise OSError when a server sends another range than that of a request, or a part of it.
+
+    The client would take it for the whole range. A range that ends beyond the object is cut there.
+    """
+    first, _, last = wanted.removeprefix("bytes=").partition("-")
+    said = _text(answer.headers.get("content-range"))
+    found = _CONTENT_RANGE.match(said) if answer.status_code == 206 else None
+    if found is None or not (first.isdigit() and last.isdigit()):
+        return
+    end = int(last) if found[3] == "*" else min(int(last), int(found[3]) - 1)
+    size, sent = end - int(first) + 1, _text(answer.headers.get("content-length"))
+    same = (int(found[1]), int(found[2])) == (int(first), end)
+    if not same or (sent.isdigit() and int(sent) != size):
+        raise OSError(
+            errno.EIO,
+            f"the server sent {sent or 'other'} bytes ({said.removeprefix('bytes ')}) for a "
+            f"request of {size} bytes ({first}-{end})",
         )
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _MNT_FORCE = 1
 _MNT_DETACH = 2
 _UMOUNT_NOFOLLOW = 8
+IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs", "devtmpfs")
+"""File systems that have their files in memory only."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -43,6 +45,11 @@ class Mount:
     """Options of this mount (`rw`, `noatime` …)."""
     super_options: tuple[str, ...]
     """Options of the file system itself, as it shows them (often without defaults)."""
+
+    @property
+    def shown_source(self) -> str:
+        """The source without the password that a URL may have (`ftp://me:…@host`)."""
+        return re.sub(r"(://[^/:@]*):[^/@]*@", r"\1@", self.source)
 
     @property
     def all_options(self) -> tuple[str, ...]:

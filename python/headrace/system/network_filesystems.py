@@ -49,6 +49,19 @@ _KINDS = {
 }
 """File system types in mountinfo, and their names in Headrace."""
 
+_LOCAL_FUSE = frozenset(
+    [
+        "archivemount", "bindfs", "cryfs", "dwarfs", "encfs", "erofsfuse", "exfat", "exfat-fuse",
+        "ext2", "fuse-archive", "fuse-ext2", "fuse-overlayfs", "fuse-zip", "fuse2fs", "fuseiso",
+        "gocryptfs", "lxcfs", "mergerfs", "mhddfs", "ntfs", "ntfs-3g", "portal", "ratarmount",
+        "securefs", "squashfuse", "squashfuse_ll", "unionfs", "unionfs-fuse", "zfs",
+    ]
+)  # fmt: skip
+"""Subtypes of FUSE whose program reads local files or devices: all others ask a server.
+
+There are too many clients of servers for a list of them (rclone, WebDAV, S3, EOS …).
+"""
+
 _HIDDEN = ("secret", "password", "pass", "credentials", "cred", "token", "key")
 """Options whose values are never recorded."""
 
@@ -100,6 +113,8 @@ def _server_and_export(kind: str, source: str, options: dict[str, str]) -> tuple
         return "", source
     if kind in ("9p", "virtiofs"):
         return "host of this virtual machine", source
+    if address := re.match(r"^(?:\w+#)?\w+://(?:[^/@]*@)?([^/]+)(.*)$", source):
+        return address[1], address[2] or "/"
     host, separator, path = source.rpartition(
         ":/"
     )  # host:/export; IPv6 hosts and lists of hosts contain colons too
@@ -215,12 +230,20 @@ def _whole(kind: str, source: str, directory: Path) -> str:
     return said.strip()[:4000] if isinstance(said, str) else ""
 
 
+def _kind_of(filesystem: str) -> str | None:
+    """Return the name of a network file system; None for a type that is local."""
+    if (kind := _KINDS.get(filesystem)) is not None:
+        return kind
+    kind, _, subtype = filesystem.partition(".")
+    return (subtype or kind) if kind == "fuse" and subtype not in _LOCAL_FUSE else None
+
+
 def recognise(mount: Mount, directory: Path | None = None) -> NetworkFilesystem | None:
     """Return the network file system of a mount, None for a local one.
 
     With `directory`, its stripe layout is read too.
     """
-    kind = _KINDS.get(mount.filesystem)
+    kind = _kind_of(mount.filesystem)
     if kind is None:
         return None
     options = {

@@ -180,6 +180,28 @@ def make_file(journal: Journal, path: Path, size: int) -> JournalEntry:
     return second
 
 
+def try_writing(journal: Journal, directory: Path) -> None:
+    """Write a small file and remove it: storage can refuse what the permissions allow.
+
+    Raises OSError. The file has contents and is closed before it is removed: quotas refuse bytes,
+    and clients of object storage (rclone) send a file when it is closed, even one removed before.
+    """
+    token = os.urandom(8).hex()
+    path = directory / f".headrace-{token}"
+    entry = journal.begin("remove_file", path=str(path), token=token)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(handle, token.encode())
+        finally:
+            os.close(handle)
+        path.unlink()
+    except OSError:
+        journal.undo(entry)
+        raise
+    journal.end(entry)
+
+
 def fill(journal: Journal, directory: Path, free: int) -> JournalEntry:
     """Fill the file system of a directory except for `free` bytes.
 

@@ -10,6 +10,9 @@ from headrace.system import block_queue, devices
 from headrace.system.mounts import Mount, mount_of
 from headrace.system.network_filesystems import NetworkFilesystem, recognise
 
+NO_LIMIT = 1 << 62
+"""More free bytes than any file system has."""
+
 
 @dataclass(frozen=True)
 class Storage:
@@ -29,12 +32,12 @@ class Storage:
         said: dict[str, object] = {
             "directory": str(self.directory),
             "filesystem": self.mount.filesystem,
-            "mount_source": self.mount.source,
+            "mount_source": self.mount.shown_source,
             "mount_directory": str(self.mount.directory),
             "mount_root": self.mount.root,
             "mount_options": list(self.mount.all_options),
-            "size_bytes": found.f_blocks * found.f_frsize,
-            "free_bytes": free_bytes(self.directory),
+            "size_bytes": found.f_blocks * found.f_frsize or None,
+            "free_bytes": free_bytes(self.directory) if found.f_blocks else None,
             "block_bytes": found.f_bsize,
             "read_ahead_bytes": block_queue.read_read_ahead(self.mount),
             "devices": [devices.describe(name).as_dict() for name in self.device_names],
@@ -56,7 +59,10 @@ def storage_of(directory: Path) -> Storage:
 def free_bytes(directory: Path) -> int:
     """Return the bytes that this process can still write below a directory.
 
-    Root may also use the reserved blocks.
+    Root may also use the reserved blocks. `NO_LIMIT` where the file system does not know its size:
+    clients in user space (FUSE) of object storage often do not.
     """
     found = os.statvfs(directory)
+    if not found.f_blocks:
+        return NO_LIMIT
     return (found.f_bfree if os.geteuid() == 0 else found.f_bavail) * found.f_frsize

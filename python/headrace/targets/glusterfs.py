@@ -7,7 +7,6 @@ FUSE. Also simulated in virtual time.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -19,6 +18,7 @@ from headrace.errors import HeadraceError, Problem, UnsupportedLevelError
 from headrace.labels import Label
 from headrace.site import Site
 from headrace.system.cluster import Node
+from headrace.system.owned import try_writing
 from headrace.system.requirements import missing_program
 from headrace.system.servers import Server
 from headrace.system.servers.glusterfs import (
@@ -271,8 +271,7 @@ class Glusterfs(BricksTarget):
         client.mount()
         self._clients.append(client)
         try:
-            with tempfile.TemporaryFile(dir=directory):
-                pass
+            try_writing(context.journal, directory)
         except OSError as error:
             raise HeadraceError(
                 f"target {self.name}: the volume {volume} cannot be written to: {error.strerror}",

@@ -7,7 +7,6 @@ servers. The kernel's client mounts the export if available, otherwise a user-sp
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -17,6 +16,7 @@ from typing_extensions import override
 from headrace.errors import HeadraceError, Problem
 from headrace.site import Site
 from headrace.system.cluster import Node
+from headrace.system.owned import try_writing
 from headrace.system.servers import Server, nfs
 from headrace.system.servers.nfs_fuse_settings import ClientSettings
 from headrace.system.storage import storage_of
@@ -114,7 +114,7 @@ class Nfs(ServedTarget):
         directories = tuple(
             self._mounted(context, client, node.address, export) for client in self.clients(context)
         )
-        self._check_writable(directories[0])
+        self._check_writable(context, directories[0])
         devices, media = self.media_facts([storage])
         return Location(
             directory=directories[0],
@@ -141,7 +141,7 @@ class Nfs(ServedTarget):
     def _found(self, context: TargetContext, address: str, export: str) -> Location:
         """Mount an existing server on this machine, once."""
         directory = self._mounted(context, None, address, export)
-        self._check_writable(directory)
+        self._check_writable(context, directory)
         return Location(
             directory=directory,
             network=True,
@@ -179,10 +179,9 @@ class Nfs(ServedTarget):
         self.mounted(name, mount)
         return directory
 
-    def _check_writable(self, directory: Path) -> None:
+    def _check_writable(self, context: TargetContext, directory: Path) -> None:
         try:
-            with tempfile.TemporaryFile(dir=directory):
-                pass
+            try_writing(context.journal, directory)
         except OSError as error:
             raise HeadraceError(
                 f"target {self.name}: the export cannot be written to: {error.strerror}",

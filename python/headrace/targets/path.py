@@ -6,15 +6,15 @@ The record has its mount, devices, file system and server.
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from headrace.errors import HeadraceError, Problem, as_word
+from headrace.errors import MOUNT_AGAIN, MOUNT_GONE, HeadraceError, Problem, as_word
 from headrace.system.claims import Place
-from headrace.system.owned import make_directories
+from headrace.system.mounts import IN_MEMORY, mount_of
+from headrace.system.owned import make_directories, try_writing
 from headrace.system.storage import free_bytes, storage_of
 from headrace.system.striping import stripe
 from headrace.targets import Location, Setting, TargetContext, TargetOptions
@@ -83,6 +83,14 @@ class PathOptions(ServerOptions):
         path = of_node(self.path, 0) if self.on == "node" else self.path
         return Path(path).expanduser().absolute()
 
+    def memory_filesystem(self) -> str | None:
+        """Return the type of a file system that has files in memory only, else None."""
+        try:
+            found = mount_of(self.directory.resolve()).filesystem
+        except (OSError, HeadraceError):
+            return None
+        return found if found in IN_MEMORY else None
+
 
 def root_problems(options: Any, name: str) -> list[Problem]:
     """Return one problem per requested setting that needs root."""
@@ -143,7 +151,11 @@ class PathTarget(LocalTarget):
                     f"{nearest} is mounted read-only", "mount it so that it can be written to"
                 )
         except OSError as error:
-            return lacks(f"{directory}: {error.strerror}", "give yourself permission to reach it")
+            remedy = "give yourself permission to reach it"
+            return lacks(
+                f"{directory}: {error.strerror}",
+                MOUNT_AGAIN if error.errno in MOUNT_GONE else remedy,
+            )
         if not os.access(nearest, os.W_OK | os.X_OK):
             return lacks(
                 f"no permission to write to {nearest}",
@@ -179,9 +191,7 @@ class PathTarget(LocalTarget):
             raise HeadraceError(problems[0].what, hint=problems[0].remedy)
         self._made = make_directories(context.journal, self._directory)
         try:
-            # A trial write: a server can refuse what the permissions allow.
-            with tempfile.TemporaryFile(dir=self._directory):
-                pass
+            try_writing(context.journal, self._directory)
             storage = storage_of(self._striped(context))
             self._queue = QueueSettings(context, storage.directory)
         except OSError as error:

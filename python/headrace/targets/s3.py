@@ -30,6 +30,17 @@ from headrace.units import Seconds
 
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
+_HINTS = (
+    ("certificate is not valid for", "name the endpoint as its certificate does"),
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "name the certificate of the server's authority: AWS_CA_BUNDLE=FILE.pem",
+    ),
+    ("WRONG_VERSION_NUMBER", "it does not speak TLS: an endpoint with http://"),
+    ("cannot be reached", "look at endpoint"),
+)
+"""Parts of a client's message, and what to do; the first that is found."""
+
 
 class S3Options(ServedOptions):
     """`[target.NAME]` with `kind = "s3"`."""
@@ -118,6 +129,15 @@ class S3(ServedTarget):
                     what, f"target {self.name}", f"export {'=… '.join(lacking)}=…, or AWS_PROFILE"
                 )
             ]
+        bundle = os.environ.get("AWS_CA_BUNDLE", "")
+        if bundle and not Path(bundle).exists():
+            return [
+                Problem(
+                    f"AWS_CA_BUNDLE names no file: {bundle}",
+                    f"target {self.name}",
+                    "name the certificate of the server's authority by it, or unset it",
+                )
+            ]
         return []
 
     @property
@@ -185,8 +205,8 @@ class S3(ServedTarget):
         try:
             try_writing(self.url, self._uploads_from, context, self._environment)
         except HeadraceError as error:
-            if hint is not None and "CERTIFICATE_VERIFY_FAILED" in error.message:
-                hint = "name the certificate of the server's authority: AWS_CA_BUNDLE=FILE.pem"
+            if hint is not None:
+                hint = next((text for said, text in _HINTS if said in error.message), hint)
             raise HeadraceError(error.message, hint=hint) from error
 
     @override

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from headrace.errors import HeadraceError
 from headrace.system import block_queue, devices
-from headrace.system.mounts import Mount, mount_of
+from headrace.system.mounts import IN_MEMORY, Mount, mount_of
 from headrace.system.network_filesystems import recognise
 from headrace.verdict.observation import StoragePlace
 
-_IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs", "devtmpfs")
 UNKNOWN = StoragePlace("unknown", "")
 
 
@@ -46,7 +45,7 @@ def _place(mount: Mount) -> StoragePlace:
     read_ahead = block_queue.read_read_ahead(mount)
     if recognise(mount) is not None or mount.filesystem.partition(".")[0] == "fuse":
         return StoragePlace("network", str(mount.directory), mount.filesystem, None, read_ahead)
-    if mount.filesystem in _IN_MEMORY:
+    if mount.filesystem in IN_MEMORY:
         return StoragePlace("memory", mount.filesystem, mount.filesystem)
     names = devices.devices_of(mount)
     if not names:

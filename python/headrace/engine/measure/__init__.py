@@ -46,6 +46,7 @@ from headrace.system.machine_use import usable_cpus
 from headrace.system.owned import work_directory
 from headrace.system.silent_mounts import let_go_when_stopped
 from headrace.targets import Target, TargetContext
+from headrace.targets.path import PathOptions
 from headrace.workloads import Workload
 
 
@@ -75,6 +76,7 @@ class Measure(Engine):
                 if not (workload.users_program and is_elsewhere(resolved.run)):
                     problems += workload.check()  # else the nodes are asked
             problems += _problems_of_run(trial.workload, resolved)
+            problems += _problems_of_cache(trial.target, resolved)
             source_targets = sources.sources_of(study, [trial]).values()
             target = made[trial.id] = make_target(trial.target, resolved, nodes)
             wanted = nodes_wanted(target, resolved, nodes, [*source_targets])
@@ -188,6 +190,25 @@ def _problems_of_run(name: str, resolved: Resolved) -> list[Problem]:
     if kind.thread_a_cpu:
         problems += _problems_of_threads(name, kind(name, resolved.workload_options), run)
     return problems
+
+
+def _problems_of_cache(name: str, resolved: Resolved) -> list[Problem]:
+    """Return a problem for files that cannot be read with a cold cache, since they are in it."""
+    options = resolved.target_options
+    if resolved.run.cache != "cold" or is_elsewhere(resolved.run):
+        return []
+    if not isinstance(options, PathOptions) or (kind := options.memory_filesystem()) is None:
+        return []
+    return [
+        Problem(
+            f"files in {options.directory} are in memory only ({kind}), never cold",
+            f"target {name}",
+            'cache = "as-is" in [run], or a directory on a drive',
+            fatal=False,
+            without="trials that read files there are invalid",
+            level=("cache", "cold"),
+        )
+    ]
 
 
 def _problems_of_threads(name: str, workload: Workload, run: RunOptions) -> list[Problem]:

@@ -142,9 +142,12 @@ def _add(
 
 def _is_there(spec: Data, directory: Path) -> bool:
     """Return whether a target's directory has the data set: copies, or the user's own files."""
-    if (directory / OURS / "datasets" / spec.key).is_dir():
-        return True
-    return isinstance(spec, OwnFiles) and spec.lie_in(directory)
+    try:
+        if (directory / OURS / "datasets" / spec.key).is_dir():
+            return True
+        return isinstance(spec, OwnFiles) and spec.lie_in(directory)
+    except OSError:
+        return False  # the target's own check says why it cannot be reached
 
 
 def space_problems(

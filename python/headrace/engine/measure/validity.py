@@ -13,6 +13,7 @@ from headrace.records.interference import ForeignProgram, Interference
 from headrace.records.trial_record import FaultRecord, PacketsRecord, Reason
 from headrace.study.model import RunOptions
 from headrace.system.emulator.report import allowed_delay_ns
+from headrace.system.mounts import IN_MEMORY
 from headrace.targets import Setting
 from headrace.units import format_amount, format_change, format_share
 
@@ -84,20 +85,22 @@ def cold(
     jobs: Sequence[JobEnd],
     device: dict[str, Any] | None,
     resident_bytes: int | None,
+    filesystem: object = None,
 ) -> list[Reason]:
-    """Return reasons for a cold trial with a non-empty cache or too few bytes from the device."""
+    """Return reasons for a cold trial with a non-empty cache or too few bytes from the device.
+
+    `filesystem`: the type of the file system that has the files.
+    """
     if run.cache != "cold":
         return []
     found: list[Reason] = []
     unique = _unique_bytes(jobs)
     if resident_bytes is not None and unique and resident_bytes > (1 - COLD_SHARE) * unique:
-        found.append(
-            reason(
-                "cache-not-cold",
-                f"{format_amount(resident_bytes)} of the files were in the page cache before the "
-                f"jobs",
-            )
-        )
+        held = format_amount(resident_bytes)
+        text = f"{held} of the files were in the page cache before the jobs"
+        if filesystem in IN_MEMORY:
+            text = f'{held} of the files are in memory only ({filesystem}): cache = "as-is"'
+        found.append(reason("cache-not-cold", text))
     # Without a device behind the storage the counters are empty.
     if device and device["bytes_read"] < COLD_SHARE * unique:
         moved, asked = format_amount(device["bytes_read"]), format_amount(unique)

@@ -52,7 +52,10 @@ def verdict_on(
     reasons += validity.packets(pool.packets)
     reasons += validity.settings(outcome.settings, outcome.settings_after)
     if not reasons:
-        reasons += validity.cold(run, pool.jobs, values.get("block"), outcome.resident_bytes)
+        filesystem = prepared.location.description.get("filesystem")
+        reasons += validity.cold(
+            run, pool.jobs, values.get("block"), outcome.resident_bytes, filesystem
+        )
     if not reasons:
         reasons += validity.cold_servers(run, pool.jobs, bytes_read(outcome.server_totals))
     reasons += lost_reasons(outcome.server_facts)
