@@ -39,7 +39,10 @@ REGION_BYTES = 64 << 20
 """Bytes that are written in order, again and again."""
 MOST_PAUSE_S = 15.0
 ORDER_ALIKE = 0.03
-"""Difference of the logarithm of a rate below which two orders are as good."""
+"""Error of the model's rate, as a logarithm, that what was learnt of the seeks of writes leaves."""
+ORDER_SEEDS = 4
+SLOPE_STEPS = 4
+"""Steps of the share, down and up, over which the rate's dependence on it is taken."""
 SETTLE_DISTANCES = 12
 MODEL_REQUESTS = 2500
 
@@ -249,13 +252,24 @@ def _order(learnt: LearntDrive, load: ScriptLoad, measured: LoadResult) -> None:
         learnt.unknown.append(Unknown("queue.reordering", "one command at a time, and no cache"))
         return
     queue = cast("Table", learnt.table["queue"])
-    errors: dict[float, float] = {}
-    for share in REORDERINGS[::2]:
-        queue["reordering"] = share
-        (model,) = modelled_loads(learnt.table, [load], requests=MODEL_REQUESTS, seed=7)
-        errors[share] = abs(math.log(model.iops / measured.iops))
-    best = min(errors, key=lambda each: errors[each])
-    queue["reordering"] = best
-    alike = [share for share, error in errors.items() if error < errors[best] + ORDER_ALIKE]
-    error = max((max(alike) - min(alike)) / 2, 0.05)
+    # Each with as many writes as were measured, which scatter as those did.
+    logs = np.asarray([_rates(learnt.table, load, measured, share) for share in REORDERINGS])
+    logs -= math.log(measured.iops)
+    middle = logs.mean(axis=1)
+    at = int(np.argmin(np.abs(middle)))
+    queue["reordering"] = best = REORDERINGS[at]
+    low, high = max(at - SLOPE_STEPS, 0), min(at + SLOPE_STEPS, len(middle) - 1)
+    slope = abs(middle[high] - middle[low]) / (REORDERINGS[high] - REORDERINGS[low])
+    of_rate = math.hypot(float(np.mean(logs.std(axis=1, ddof=1))), ORDER_ALIKE)
+    error = min(max(of_rate / max(slope, 1e-9), 0.05), 0.5)
     learnt.add("queue.reordering", best, "", "random writes, and the model", error)
+
+
+def _rates(table: Table, load: ScriptLoad, measured: LoadResult, share: float) -> list[float]:
+    """Return logarithms of the model's rates of a load with this order."""
+    changed = {**table, "queue": {**cast("Table", table["queue"]), "reordering": share}}
+    seeds = range(7, 7 + ORDER_SEEDS)
+    runs = [
+        modelled_loads(changed, [load], requests=measured.requests, seed=each) for each in seeds
+    ]
+    return [math.log(run[0].iops) for run in runs]
