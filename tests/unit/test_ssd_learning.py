@@ -22,7 +22,8 @@ from headrace.drives.learning.flash_alike import settle
 from headrace.drives.learning.flash_fit import best_fit, fit_layout
 from headrace.drives.learning.flash_layouts import FlashLayout
 from headrace.drives.learning.flash_model import Measured, misfits
-from headrace.drives.learning.flash_writes import fill_region, learn_flash_writes
+from headrace.drives.learning.flash_region import fill_region
+from headrace.drives.learning.flash_writes import learn_flash_writes
 
 Spec = dict[str, Any]
 
@@ -141,7 +142,15 @@ def learnt_writes(table: Spec, seconds: float) -> LearntDrive:
     known["controller"] |= {"write_overhead_us": 21.6, "write_iops_max": 115.8e3}
     known["flash"] |= {"program_us": 262.0}
     learnt = LearntDrive(table=known)
-    learn_flash_writes(device, learnt, filled, link_error_s=0.0, seconds=seconds, say=silent)
+    learn_flash_writes(
+        device,
+        learnt,
+        filled,
+        more_dies=lambda _: None,
+        link_error_s=0.0,
+        seconds=seconds,
+        say=silent,
+    )
     return learnt
 
 

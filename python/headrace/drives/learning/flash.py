@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 
 from headrace.drives.learning.device import UNIT, LearntDevice, Say
-from headrace.drives.learning.flash_alike import OF_ERROR, Alike, settle
+from headrace.drives.learning.flash_alike import OF_ERROR, Alike, more_dies, settle
+from headrace.drives.learning.flash_buffer import SETTLED_S
 from headrace.drives.learning.flash_fit import best_fit
 from headrace.drives.learning.flash_model import (
     WELL_MET,
@@ -19,13 +20,9 @@ from headrace.drives.learning.flash_model import (
     missed,
     table_of,
 )
+from headrace.drives.learning.flash_region import Filled, fill_region
 from headrace.drives.learning.flash_starts import reads_ahead
-from headrace.drives.learning.flash_writes import (
-    SETTLED_S,
-    Filled,
-    fill_region,
-    learn_flash_writes,
-)
+from headrace.drives.learning.flash_writes import learn_flash_writes
 from headrace.drives.learning.loads import ScriptLoad, check_of, modelled_loads, run_load
 from headrace.drives.learning.values import LearntDrive, Unknown
 from headrace.units import format_share
@@ -54,8 +51,9 @@ AGAIN = 2
 """Times that loads are measured again at most."""
 MOST_S = 15.0
 """For one load: more tells no more."""
-PAGE_LOADS = [ScriptLoad(4 * UNIT, depth) for depth in (2, 8)]
-"""They tell the size of a page where reads in order are read ahead, and do not show it."""
+PAGE_LOADS = [*(ScriptLoad(4 * UNIT, depth) for depth in (2, 8)), ScriptLoad(16 * UNIT, 1)]
+"""They tell the size of a page where reads in order are read ahead, and do not show it. Without the
+last one a page of 64 KiB in one channel is as good as one of 32 KiB, which is in two."""
 DOUBTFUL = 0.05
 """Error of the model above which what follows from it is doubtful."""
 AHEAD_NAME = "controller.read_ahead_bytes"
@@ -72,7 +70,7 @@ def loads_of(queue_depth: int) -> list[ScriptLoad]:
     depths = [depth for depth in DEPTHS if depth <= queue_depth]
     deep = min(16, queue_depth)
     by_depth = [ScriptLoad(UNIT, depth) for depth in depths]
-    by_size = [ScriptLoad(sectors, 1) for sectors in (16, 64, 256, 1024)]
+    by_size = [ScriptLoad(sectors, 1) for sectors in (16, 32, 64, 256, 1024)]
     large = [
         ScriptLoad(16, min(8, queue_depth)),
         ScriptLoad(64, deep),
@@ -110,7 +108,13 @@ def learn_flash(
         slowest, fastest = alike.range_of(LINK)
         link_error_s = UNIT * 512 * (1 / slowest - 1 / fastest) / (2 * OF_ERROR)
         learn_flash_writes(
-            device, learnt, filled, link_error_s=link_error_s, seconds=write_s, say=say
+            device,
+            learnt,
+            filled,
+            more_dies=lambda least: more_dies(device, alike.best, measured, least),
+            link_error_s=link_error_s,
+            seconds=write_s,
+            say=say,
         )
     else:
         learnt.unknown += [Unknown(name, why) for name, why in WRITES_UNKNOWN]
@@ -172,12 +176,13 @@ def _report(learnt: LearntDrive, measured: Measured, alike: Alike) -> None:
 
 def _report_layout(learnt: LearntDrive, alike: Alike) -> None:
     """Add the whole numbers, or say which others meet the loads as well."""
-    layout, page_bytes = alike.best.layout, UNIT * 512
+    layout, unit_bytes = alike.best.layout, UNIT * 512
     page_from = FROM_ALL if layout.ahead_bytes else "reads in order"
     for key, name, number, factor, unit, how in (
         ("dies", "dies", layout.dies, 1, "", FROM_ALL),
         ("channels", "flash.channels", layout.channels, 1, "", FROM_ALL),
-        ("page", "page", layout.page_units, page_bytes, "B", page_from),
+        ("page", "page", layout.page_units, unit_bytes, "B", page_from),
+        ("mapping", "mapping.unit_bytes", layout.mapped_units, unit_bytes, "B", FROM_ALL),
         ("ahead", AHEAD_NAME, layout.ahead_bytes, 1, "B", "reads in order"),
     ):
         if not number:  # no read-ahead

@@ -9,13 +9,13 @@ that of the best fit, with all others fitted anew, until the model misses the lo
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from headrace.drives.learning.device import UNIT, LearntDevice
 from headrace.drives.learning.flash_fit import BETTER, fit_layout
-from headrace.drives.learning.flash_layouts import FlashLayout, alternatives
+from headrace.drives.learning.flash_layouts import DIES_PER_CHANNEL, FlashLayout, alternatives
 from headrace.drives.learning.flash_model import FlashFit, Measured, Values, error_of, misfits
 from headrace.drives.learning.flash_starts import bounds, starts_of
 
@@ -78,6 +78,17 @@ def as_good(device: LearntDevice, best: FlashFit, measured: Measured) -> dict[st
     about as well as those of the best fit. The others stay, but for the channels of other dies.
     """
     return _numbers(device, best, measured, most_error(device, best, measured))[0]
+
+
+def more_dies(device: LearntDevice, best: FlashFit, measured: Measured, least: int) -> int | None:
+    """Return a number of dies from `least` on that meets the loads as well as that of the best fit,
+    with all its other values; None if the next number does not."""
+    deep = [each for each in DIES_PER_CHANNEL if each * best.layout.channels >= least]
+    if not deep:
+        return None
+    layout = replace(best.layout, dies=deep[0] * best.layout.channels)
+    error = error_of(misfits(device, layout, best.logs, measured))
+    return layout.dies if error <= most_error(device, best, measured) else None
 
 
 def most_error(device: LearntDevice, best: FlashFit, measured: Measured) -> float:

@@ -33,6 +33,8 @@ LIMITED = 0.9
 MIXED_DEPTH, MIXED_WRITES = 8, 0.5
 MIXED_MOST = 20_000
 MODEL_MOST = 8000
+PROGRAMS = (0.2, 0.3, 0.45, 0.67, 1.0)
+"""Program times that are tried where no other load tells one, divided by the assumed one."""
 TOLD_APART = 0.05
 """Difference of errors below which two orders of reads and programs cannot be told apart."""
 SINGLE_AND_MODEL = "single writes of 4 KiB after pauses, and the model"
@@ -113,22 +115,26 @@ def _burst_writes(table: Table) -> int:
     buffer = table.get("write_buffer_bytes")
     room = SMALL_BUFFER
     if buffer is not None:
-        room = int(BURST_OF_BUFFER * int(cast("int", buffer)) / (UNIT * 512))
+        mapping = cast("Table", table["mapping"])
+        taken = max(int(cast("int", mapping["unit_bytes"])), UNIT * 512)
+        room = int(BURST_OF_BUFFER * int(cast("int", buffer)) / taken)
     return max(min(BURST_WRITES, depth, room), 4)
 
 
 def learn_priority(device: LearntDevice, learnt: LearntDrive, *, limit_s: float) -> None:
     """Learn whether reads wait for programs, from reads and writes at a time."""
     measured = _mixed(device, MIXED_MOST, limit_s)
-    errors: list[float] = []
-    for priority in PRIORITIES:
-        table = {**copy.deepcopy(learnt.table), "read_priority": priority}
-        model = modelled_device(table, seed=3, script_seed=3, writable=True)
-        found = _mixed(model, MODEL_MOST, limit_s)
-        logs = [math.log(one / other) for one, other in zip(found, measured, strict=True)]
-        errors.append(float(np.sqrt(np.mean(np.square(logs)))))
+    met = [
+        min(
+            (_error(learnt.table, priority, program_us, measured, limit_s), program_us)
+            for program_us in _program_times(learnt)
+        )
+        for priority in PRIORITIES
+    ]
+    errors = [error for error, _ in met]
     best = int(np.argmin(errors))
     learnt.table["read_priority"] = PRIORITIES[best]
+    cast("Table", learnt.table["flash"])["program_us"] = met[best][1]
     others = {
         str(each["kind"])
         for each, error in zip(PRIORITIES, errors, strict=True)
@@ -141,6 +147,32 @@ def learn_priority(device: LearntDevice, learnt: LearntDrive, *, limit_s: float)
     learnt.add(
         "error of the model with writes", 100 * errors[best], "%", "reads and writes at once"
     )
+
+
+def _program_times(learnt: LearntDrive) -> list[float]:
+    """Return the program times to try, in microseconds: that of the table, and shorter ones if
+    nothing told it yet."""
+    flash = cast("Table", learnt.table["flash"])
+    now_us = float(cast("float", flash["program_us"]))
+    if not any(each.name == "flash.program_us" for each in learnt.unknown):
+        return [now_us]
+    return [now_us * each for each in PROGRAMS]
+
+
+def _error(
+    known: Table,
+    priority: Table,
+    program_us: float,
+    measured: tuple[float, float, float],
+    limit_s: float,
+) -> float:
+    """Return how far the model misses reads and writes at a time."""
+    table = {**copy.deepcopy(known), "read_priority": priority}
+    cast("Table", table["flash"])["program_us"] = program_us
+    model = modelled_device(table, seed=3, script_seed=3, writable=True)
+    found = _mixed(model, MODEL_MOST, limit_s)
+    logs = [math.log(one / other) for one, other in zip(found, measured, strict=True)]
+    return float(np.sqrt(np.mean(np.square(logs))))
 
 
 def _mixed(device: LearntDevice, most: int, limit_s: float) -> tuple[float, float, float]:

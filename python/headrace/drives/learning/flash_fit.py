@@ -16,6 +16,7 @@ from headrace.drives.learning.device import UNIT, LearntDevice, Say
 from headrace.drives.learning.flash_layouts import (
     CHANNELS,
     DIES_PER_CHANNEL,
+    MAPPED_UNITS,
     PAGE_UNITS,
     FlashLayout,
     neighbours,
@@ -43,6 +44,9 @@ PAGE_BEHIND = 4
 """Units of a page where reads ahead hide it: a fit begins with them."""
 AHEAD = 1 << 20
 """Bytes read ahead with which a fit begins."""
+_SINGLE = [ScriptLoad(sectors, 1) for sectors in (UNIT, 2 * UNIT, 4 * UNIT)]
+LONGER = 1.005
+"""What single reads of up to four units take longer than one of 4 KiB, if they are one piece."""
 STEP = 0.02
 """Of a logarithm, for the derivatives."""
 
@@ -133,11 +137,25 @@ def _layouts(measured: Measured) -> list[FlashLayout]:
     ahead = reads_ahead(measured)
     page_units = PAGE_BEHIND if ahead else _page_units(measured)
     return [
-        FlashLayout(channels * deep, channels, page_units, AHEAD if ahead else 0)
+        FlashLayout(channels * deep, channels, page_units, AHEAD if ahead else 0, mapped)
         for channels in CHANNELS
         for deep in DIES_PER_CHANNEL
+        for mapped in _mapped_units(measured, page_units)
         if channels * deep <= MOST_DIES
     ]
+
+
+def _mapped_units(measured: Measured, page_units: int) -> list[int]:
+    """Return the units that the mapping may keep together.
+
+    All of them cross the channel and the link before a read is done, where of single units of 4 KiB
+    all but the last one cross meanwhile. So larger reads within a page take longer.
+    """
+    times_s = [measured[load].middle_s for load in _SINGLE if load in measured]
+    longest = min(page_units, MAPPED_UNITS[-2])
+    if longest == 1 or max(times_s) < LONGER * times_s[0]:
+        return [1]
+    return [1, longest]
 
 
 def _compared(

@@ -9,6 +9,8 @@ DIES = (1, 2, 4, 8, 16, 32, 64, 128)
 CHANNELS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
 DIES_PER_CHANNEL = (1, 2, 3, 4, 6, 8, 12, 16)
 PAGE_UNITS = (1, 2, 4, 8, 16)
+MAPPED_UNITS = (1, 2, 4, 8)
+"""Units of 4 KiB that the mapping keeps together."""
 AHEAD_BYTES = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
 """What a controller that reads ahead may read."""
 
@@ -22,11 +24,19 @@ class FlashLayout:
     page_units: int
     ahead_bytes: int = 0
     """What the controller reads ahead of reads in order."""
+    mapped_units: int = 1
+    """Units of 4 KiB that the mapping keeps together; they divide a page evenly."""
+
+    def with_page(self, units: int) -> FlashLayout:
+        """Return the layout with another page, which is mapped as a whole if it is smaller than
+        what was kept together."""
+        return replace(self, page_units=units, mapped_units=min(self.mapped_units, units))
 
 
 def neighbours(layout: FlashLayout) -> list[FlashLayout]:
-    """Return layouts with one step more or less of channels, dies of a channel, units of a page, or
-    bytes read ahead, and those with other channels and as many dies, or about as many."""
+    """Return layouts with one step more or less of channels, dies of a channel, units of a page or
+    of the mapping, or bytes read ahead, and those with other channels and as many dies, or about as
+    many."""
     found: list[FlashLayout] = []
     deep = layout.dies // layout.channels
     for channels in _beside(CHANNELS, layout.channels):
@@ -38,10 +48,17 @@ def neighbours(layout: FlashLayout) -> list[FlashLayout]:
     for each in _beside(DIES_PER_CHANNEL, deep):
         found.append(replace(layout, dies=each * layout.channels))
     for units in _beside(PAGE_UNITS, layout.page_units):
-        found.append(replace(layout, page_units=units))
+        found.append(layout.with_page(units))
+    for units in _beside(_mappings(layout), layout.mapped_units):
+        found.append(replace(layout, mapped_units=units))
     for ahead in _beside(AHEAD_BYTES, layout.ahead_bytes) if layout.ahead_bytes else ():
         found.append(replace(layout, ahead_bytes=ahead))
     return list(dict.fromkeys(found))
+
+
+def _mappings(layout: FlashLayout) -> tuple[int, ...]:
+    """Return the units that the mapping may keep together: no more than a page."""
+    return tuple(each for each in MAPPED_UNITS if each <= layout.page_units)
 
 
 def _divisors(dies: int) -> tuple[int, ...]:
@@ -56,8 +73,8 @@ def _beside(steps: tuple[int, ...], value: int) -> list[int]:
 
 
 def alternatives(layout: FlashLayout) -> dict[str, list[list[tuple[int, list[FlashLayout]]]]]:
-    """Return rows of layouts with another number of dies, channels, units of a page, or bytes read
-    ahead, the nearest number first: smaller ones and larger ones.
+    """Return rows of layouts with another number of dies, channels, units of a page or of the
+    mapping, or bytes read ahead, the nearest number first: smaller ones and larger ones.
 
     Other dies are in as many channels, or in others: four dies in two channels meet what five dies
     in five do, where no load depends on the channels.
@@ -87,7 +104,11 @@ def alternatives(layout: FlashLayout) -> dict[str, list[list[tuple[int, list[Fla
         ),
         "page": _outwards(
             layout.page_units,
-            [(each, [replace(layout, page_units=each)]) for each in PAGE_UNITS],
+            [(each, [layout.with_page(each)]) for each in PAGE_UNITS],
+        ),
+        "mapping": _outwards(
+            layout.mapped_units,
+            [(each, [replace(layout, mapped_units=each)]) for each in _mappings(layout)],
         ),
         "ahead": _outwards(
             layout.ahead_bytes,

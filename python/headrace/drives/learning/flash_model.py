@@ -77,7 +77,7 @@ def table_of(device: LearntDevice, layout: FlashLayout, logs: Values) -> Table:
             "erase_us": 3000.0,
             "channel_bytes_per_s": channel_rate,
         },
-        "mapping": {"ftl": "page", "unit_bytes": UNIT * 512},
+        "mapping": {"ftl": "page", "unit_bytes": layout.mapped_units * UNIT * 512},
         "initial": {"state": "filled", "fill": 1.0},
     }
 
@@ -99,7 +99,9 @@ def _places(load: ScriptLoad, count: int, capacity_sectors: int, draw: int) -> l
     """Return the places of a load's requests: the same for all values, so that fits compare."""
     slots = capacity_sectors // load.sectors
     if load.sequential:
-        return [(number % slots) * load.sectors for number in range(count)]
+        # Apart from each other: what one of them read last is still in the registers of the dies.
+        first = slots // 2 if load.sectors > LARGE else 0
+        return [((first + number) % slots) * load.sectors for number in range(count)]
     random = np.random.default_rng([draw, load.sectors, load.depth])
     return (random.integers(0, slots, count) * load.sectors).tolist()
 
@@ -133,13 +135,15 @@ def _modelled(
 ) -> tuple[LoadResult, ...]:
     """Return what the model of a table, as JSON, takes for the loads, one after the other."""
     model = modelled_device(json.loads(table), seed=3)
-    found: list[LoadResult] = []
-    for load in loads:
+    found: dict[ScriptLoad, LoadResult] = {}
+    # Reads in order come first: large random ones, always in the same places, would leave some of
+    # their pages in the registers.
+    for load in sorted(loads, key=lambda each: not each.sequential):
         count = _requests(load, coarse) + QUEUE_TURNS * load.depth
         places = _places(load, count, model.capacity_sectors, draw)
         timings = model.reads(places, load.sectors, depth=load.depth)
-        found.append(result_of(timings, load.depth))
-    return tuple(found)
+        found[load] = result_of(timings, load.depth)
+    return tuple(found[load] for load in loads)
 
 
 def error_of(left: Values) -> float:
