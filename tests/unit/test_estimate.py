@@ -67,7 +67,8 @@ def test_nodes_and_servers_need_root_to_be_built() -> None:
     assert any("[run] on" in text for text in guess(run='cache = "as-is"\nnodes = 3').needs_root)
     there = guess(run='cache = "as-is"\nnodes = 2\non = "ssh://a,b"')
     assert there.needs_root == ()
-    served = '[target.nas]\nkind = "nfs"\n[target.mine]\nkind = "nfs"\naddress = "nas"\nexport = "/data"\n'
+    served = '[target.nas]\nkind = "nfs"\n[target.mine]\nkind = "nfs"\n'
+    served += 'address = "nas"\nexport = "/data"\n'
     (said,) = guess(more=served).needs_root
     assert "target nas" in said and "address" in said
 

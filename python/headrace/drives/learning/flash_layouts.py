@@ -130,6 +130,6 @@ def _outwards(
 
 
 def _splits(dies: int, channels: int) -> list[int]:
-    """Return the two numbers of channels, nearest to another by their ratio, that divide dies."""
+    """Return the three numbers of channels, nearest to another by their ratio, that divide dies."""
     found = [each for each in CHANNELS if dies / each in DIES_PER_CHANNEL]
-    return sorted(found, key=lambda each: abs(math.log(each / channels)))[:2]
+    return sorted(found, key=lambda each: abs(math.log(each / channels)))[:3]
