@@ -124,8 +124,7 @@ def test_the_offers_say_what_a_target_is_made_of() -> None:
 def test_each_drive_of_a_target_has_its_own_price_whatever_the_offers_state_of_the_target() -> None:
     """A study with several drives at one target: what is stated of the target is of none of them.
     One drive is offered, one is of the catalog only."""
-    stated = {"t": {"nodes": {"generic-node": 7}, "drives": {"a": 2}, "usable": "900 GB"}}
-    offers = _offers(target=stated)
+    offers = _offers(target={"t": {"drives": {"a": 2}, "usable": "900 GB"}})
     for name, price in (("sata-7200-500gb", 4000 + 50), ("intel-x25-m-g2-160gb", None)):
         recorded = (
             InventoryItem(part="node", name="generic-node", host="node", count=1),
@@ -135,6 +134,19 @@ def test_each_drive_of_a_target_has_its_own_price_whatever_the_offers_state_of_t
         assert costs.values.get("price") == price
         assert costs.values["usable_bytes"] == pytest.approx(160e9 * 0.9)
         assert any("[target.t] are not used" in each for each in costs.assumptions)
+
+
+def test_what_is_stated_of_a_recorded_drive_leaves_out_the_system_disk() -> None:
+    """Its name is that of the records: two of them, and no other drive, are priced."""
+    stated = {"t": {"drives": {"sata-7200-500gb": 2}, "usable": "900 GB"}}
+    recorded = (
+        InventoryItem(part="node", name="generic-node", host="node", count=1),
+        InventoryItem(part="drive", name="intel-x25-m-g2-160gb", host="node", count=1),
+        InventoryItem(part="drive", name="sata-7200-500gb", host="node", count=1),
+    )
+    costs = costs_of(recorded, "t", Activity(None, None), _offers(target=stated))
+    assert costs.values["price"] == 4000 + 100
+    assert costs.values["usable_bytes"] == 900e9
 
 
 def test_a_drive_without_a_capacity_is_named() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -92,7 +92,7 @@ def costs_of(inventory: Inventory, target: str, activity: Activity, offers: Offe
     unknown: dict[str, str] = {}
     notes = [
         f"the {part}s that the offers state in [target.{target}] are not used where the records "
-        f"name {part}s that the offers or the catalog have"
+        f"name other {part}s that the offers or the catalog have"
         for part in kept
     ]
 
@@ -122,8 +122,8 @@ def costs_of(inventory: Inventory, target: str, activity: Activity, offers: Offe
 
 
 def _stated(inventory: Inventory, target: str, offers: Offers) -> tuple[Inventory, Sequence[str]]:
-    """Return the inventory with what the offers state of the target instead of unknown parts; and
-    the kinds of parts (`node`, `server`, `drive`) that the records know, so that they stay.
+    """Return the inventory with what the offers state of the target; and the kinds of parts
+    (`node`, `server`, `drive`) that stay, since the records know others than those stated.
 
     One target may have had several drives: each configuration costs what those of its own records
     do.
@@ -132,7 +132,11 @@ def _stated(inventory: Inventory, target: str, offers: Offers) -> tuple[Inventor
     if given is None:
         return inventory, ()
     stated: list[_Part] = [part for part in _PARTS if getattr(given, f"{part}s")]
-    kept = [part for part in stated if _all_known(part, inventory, offers)]
+    kept = [
+        part
+        for part in stated
+        if _others_known(part, getattr(given, f"{part}s"), inventory, offers)
+    ]
     replaced: list[_Part] = [part for part in stated if part not in kept]
     items = [item for item in inventory if item.part not in replaced]
     for part in replaced:
@@ -151,12 +155,17 @@ def _stated(inventory: Inventory, target: str, offers: Offers) -> tuple[Inventor
     return tuple(items), kept
 
 
-def _all_known(part: str, inventory: Inventory, offers: Offers) -> bool:
-    """Return whether the inventory has parts of this kind, each in the offers or a drive of the
-    catalog. A machine of the catalog may be what is assumed where a study names none."""
-    found = [item.name for item in inventory if item.part == part]
+def _others_known(part: str, stated: Collection[str], inventory: Inventory, offers: Offers) -> bool:
+    """Return whether the inventory has other parts of this kind than those stated, each in the
+    offers or a drive of the catalog.
+
+    What is stated of parts that it has tells their number, and leaves out what is beside them, such
+    as a system disk. A machine of the catalog may be what is assumed where a study names none.
+    """
+    found = {item.name for item in inventory if item.part == part}
     drives = names("drives") if part == "drive" else ()
-    return bool(found) and all(offer_of(part, name, offers) or name in drives for name in found)
+    known = all(offer_of(part, name, offers) or name in drives for name in found)
+    return bool(found) and known and found.isdisjoint(stated)
 
 
 def _size(name: str, offers: Offers) -> int | None:
