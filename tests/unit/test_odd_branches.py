@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +95,6 @@ def test_a_branch_without_some_events_has_no_histogram(shared_folder: Path) -> N
         wanted_columns(own, "late", None, "event-loop")
 
 
-@pytest.mark.skipif(shutil.which("c++") is None, reason="no compiler for the code of a class")
 def test_members_of_a_map(tmp_path: Path) -> None:
     """An event loop of ROOT's finds one number, 0, in every event, however many the map has."""
     file = map_by_root(tmp_path)
