@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from headrace.engine.measure.cache_watch import CacheWatch
 from headrace.engine.measure.clock_drift import ClockDrift
 from headrace.engine.measure.job_pool import JobEnd, PoolResult
 from headrace.engine.measure.node_probes import TrialSamples
@@ -50,6 +51,12 @@ class Node(MachineAgent):
     def out_of_memory(self) -> int:
         return super().out_of_memory() if not self.lost else self.measure_clock() and 0
 
+    def page_cache_drops(self) -> int | None:
+        if self.lost:
+            self.measure_clock()
+        # A machine that never dropped it has the count 0, as a lost one once had.
+        return (super().page_cache_drops() or 0) + 1
+
     def take_events(self) -> list[AgentEvent]:
         return [AgentEvent("lost", 1002.0, "cut")] if self.lost else []
 
@@ -57,6 +64,14 @@ class Node(MachineAgent):
 def job(number: int, slot: int, start_s: float, began: bool = True) -> JobEnd:
     ledger = LEDGER if began else None
     return JobEnd(number, slot, None, "ok", None, start_s, 9.0, None, ledger, 1000.0 + start_s)
+
+
+def test_the_page_cache_of_a_lost_machine_is_not_said_to_be_dropped(tmp_path: Path) -> None:
+    with Journal.open("a test", tmp_path / "journal") as journal:
+        node = Node(journal)
+        watch = CacheWatch([node])
+        node.lost = True
+        assert watch.dropped() == ()
 
 
 def test_each_node_is_recorded_with_the_start_of_its_jobs(tmp_path: Path) -> None:

@@ -20,10 +20,14 @@ class CacheWatch:
         self._before = self._drops()
 
     def dropped(self) -> tuple[str, ...]:
-        """Return the names of machines whose page cache was dropped since."""
+        """Return the names of machines whose page cache was dropped since; not of lost ones."""
         pairs = zip(self._agents, self._before, self._drops(), strict=True)
-        return tuple(agent.name or "this machine" for agent, before, now in pairs if now != before)
+        return tuple(
+            agent.name or "this machine"
+            for agent, before, now in pairs
+            if before is not None and now is not None and now != before
+        )
 
-    def _drops(self) -> list[int]:
-        """Return the count of each machine; 0 if it is not known, or the machine is lost."""
-        return [unless_lost(agent.page_cache_drops) or 0 for agent in self._agents]
+    def _drops(self) -> list[int | None]:
+        """Return the count of each machine; None if it is not known, or the machine is lost."""
+        return [unless_lost(agent.page_cache_drops) for agent in self._agents]
