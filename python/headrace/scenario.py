@@ -93,7 +93,7 @@ class VolumeSpec(TypedDict):
 
 
 class Port(TypedDict):
-    """A host's network port."""
+    """A host's network port. Rates are of data, without headers."""
 
     rate_bytes_per_s: float
     latency_ns: int
@@ -489,6 +489,7 @@ class Tcp(TypedDict):
     port_buffer_bytes: int
     recovery: str
     congestion: str
+    mtu_bytes: NotRequired[int]
     delayed_ack_ns: NotRequired[int]
     restart: NotRequired[str]
 

@@ -165,7 +165,9 @@ class SiteLink(Section):
     """A network link."""
 
     rate: BytesPerS = Field(
-        125e6, ge=LEAST_LINK_BYTES_PER_S, description="of one port, in each direction"
+        125e6,
+        ge=LEAST_LINK_BYTES_PER_S,
+        description="of one port, in each direction, with the headers of packets",
     )
     latency: Seconds = Field(
         0.0,
@@ -174,7 +176,9 @@ class SiteLink(Section):
         description="one way; measured links need the kernel's netem for it, 0 leaves the "
         "machine's own",
     )
-    mtu: int = Field(1500, ge=576, le=65535, description="measured: largest packet")
+    mtu: int = Field(
+        1500, ge=576, le=65535, description="largest packet; the larger, the less headers take"
+    )
     txqueuelen: int = Field(1000, ge=1, description="measured: packets that wait at an end of it")
     socket_buffer: Bytes | None = Field(
         None,
@@ -504,7 +508,8 @@ class SiteLeaf(Section):
     nodes: int = Field(ge=1, le=MOST_HOSTS, description="nodes at each leaf switch")
     uplink: BytesPerS = Field(
         ge=LEAST_LINK_BYTES_PER_S,
-        description="of all links of a leaf to the core switch together, in each direction",
+        description="of all links of a leaf to the core switch together, in each direction, with "
+        "the headers of packets",
     )
 
 

@@ -86,17 +86,41 @@ def test_without_such_a_cell_the_time_before_is_what_it_is_set_against() -> None
     assert found.against == "before the fault"
 
 
-@pytest.mark.parametrize(("drives", "stall_s"), [(1, 2.0), (2, 0.0)])
-def test_failed_requests_of_a_drive_that_is_gone_move_no_bytes(drives: int, stall_s: float) -> None:
-    """Its device counts them. Of two drives, the other one goes on."""
-    drive = InventoryItem(part="drive", name="d", host="node", count=drives, usable_bytes=1e9)
-    gone = fault(what="drop-off", name="drop-off", struck_s=1.0, lifted_s=3.0)
+@pytest.mark.parametrize(
+    ("drives", "raid_level", "what", "seen", "effect"),
+    [
+        (1, None, "drop-off", {}, (2.0, 0.0)),
+        (2, None, "drop-off", {}, (0.0, 0.0)),
+        (2, None, "drop-off", {"every_drive": False}, (0.0, 0.0)),
+        (2, None, "drop-off", {"every_drive": True}, (2.0, 0.0)),
+        (2, 0, "drop-off", {"every_drive": True}, (4.0, None)),
+        (2, 1, "power-loss", {}, (2.0, 0.0)),
+    ],
+)
+def test_failed_requests_of_drives_that_are_gone_move_no_bytes(
+    drives: int,
+    raid_level: int | None,
+    what: str,
+    seen: dict[str, Any],
+    effect: tuple[float, float | None],
+) -> None:
+    """Their devices count them. Of two drives, the other one goes on unless both are gone; a RAID
+    does not take back what it lost."""
+    drive = InventoryItem(
+        part="drive",
+        name="d",
+        host="node",
+        count=drives,
+        usable_bytes=1e9,
+        raid_level=raid_level,
+    )
+    gone = fault(what=what, name="drop-off", struck_s=1.0, lifted_s=3.0, seen=seen)
     rates = [100.0, 100.0, 20.0, 20.0, 20.0, 20.0, 90.0, 100.0, 100.0, 100.0]
     told: Any = Told(
         [{**row("b", "drop-off", [gone]), "inventory": (drive,)}], {"b": rates}, ["ok", "failed"]
     )
     (found,) = fault_effects(told, {"b": 7.0}, {"reads": "iops"}, 0.95)
-    assert (found.stall_s, found.recovered_s) == (stall_s, 0.0)
+    assert (found.stall_s, found.recovered_s) == effect
 
 
 def test_where_all_trials_failed_there_is_no_rate_to_set_against_the_cell_without_it() -> None:

@@ -140,8 +140,8 @@ def test_validate_imports_what_the_study_names(tmp_path: Path) -> None:
     assert not modules & (USED_BY_RUNS | SETTING_UP)
     used = {
         "targets": {
-            *("exports", "local", "node_storage", "path", "queue_settings", "releasing"),
-            *("scenario", "server_options", "setting"),
+            *("exports", "links", "local", "node_storage", "path", "queue_settings"),
+            *("releasing", "scenario", "server_options", "setting"),
         },
         "workloads": {"analysis", "scan"},
         "faults": {"disk_full"},

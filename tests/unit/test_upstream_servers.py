@@ -130,7 +130,8 @@ def test_the_words_of_a_study_reach_the_simulator() -> None:
     ]
     assert behind["targets"] == [{"host": "xcache-server", "volume": "data"}]
     links = {host["name"]: host["network"]["rate_bytes_per_s"] for host in made["servers"]}
-    assert links == {"xcache-xcache": 1.25e9, "xcache-server": 10e6}
+    of_data = {"xcache-xcache": 1.25e9 * 1448 / 1538, "xcache-server": 10e6 * 1448 / 1514}
+    assert links == pytest.approx(of_data)
     assert "cache" not in scenario("gateway")["services"][0]["targets"][0]
 
 

@@ -270,7 +270,8 @@ impl World<'_> {
         }
         let r = *r;
         let server = self.services[r.service as usize].targets[r.target as usize].host;
-        if r.kind == RpcKind::Read && server != r.client {
+        // A reply that reports an error has no data.
+        if r.kind == RpcKind::Read && server != r.client && !r.failed {
             self.rpcs[rpc].stage = Stage::Returning;
             self.start_flow(server, r.client, r.bytes, rpc);
         } else {

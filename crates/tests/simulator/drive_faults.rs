@@ -83,3 +83,35 @@ fn power_lost_fails_what_reads_meanwhile() {
     assert_eq!(failed(&outcome), 6, "jobs keep coming and failing while there is no power");
     assert!(outcome.drives[0].faults_fired[0] >= 2);
 }
+
+/// The bytes of failed requests are not moved, on one node or several, with or without RAID: the
+/// series shows the whole stall, and totals have what jobs got.
+#[test]
+fn drives_that_are_gone_move_no_bytes() {
+    let stripes = json!({"level": 0, "drives": 2});
+    for (nodes, raid) in [(1, None), (1, Some(stripes.clone())), (2, None), (2, Some(stripes))] {
+        let mut scenario = text();
+        let fault = json!({"fault": {"kind": "drop_off"}, "from_s": 0.2, "until_s": 0.6});
+        let volume = &mut scenario["nodes"][0]["volumes"][0];
+        volume.as_object_mut().unwrap().remove("ideal");
+        volume["storage"] = json!({"drives": [disk()], "faults": [fault]});
+        if let Some(raid) = &raid {
+            volume["storage"]["raid"] = raid.clone();
+        }
+        scenario["nodes"][0]["count"] = json!(nodes);
+        // Each job fails at once, so jobs go on through the fault.
+        scenario["run"]["fail_on_error"] = json!(true);
+        scenario["run"]["load"] = json!({"kind": "sustained", "duration_ns": 1_000_000_000u64});
+        scenario["observe"] = json!({"series_interval_ns": 100_000_000u64});
+        let outcome = run(&Scenario::from_json(&scenario.to_string()).unwrap()).unwrap();
+        for drive in &outcome.drives {
+            let moved = &drive.series.read_bytes;
+            assert!(drive.failed > 0);
+            assert!(moved[0] > 0 && moved[1] > 0, "{nodes}: {moved:?}");
+            assert_eq!(moved[2..6], [0; 4], "{nodes}: {moved:?}");
+            // A RAID does not take back the drives that it lost.
+            assert_eq!(moved[7] > 0, raid.is_none(), "{nodes}: {moved:?}");
+            assert_eq!(moved.iter().sum::<u64>(), drive.read_bytes);
+        }
+    }
+}

@@ -400,3 +400,54 @@ fn a_client_starts_once_in_a_process_and_each_open_takes_its_round_trips() {
     let more = cost(&far, &without, |job| job.phases.open_ns);
     assert!(more.iter().all(|&ns| ns >= 3 * 4 * 100_000), "{more:?}");
 }
+
+/// A reply that reports an error has no data: of two copies, the failed one crosses no link.
+#[test]
+fn failed_reads_send_no_data() {
+    let disk = json!({"kind": "hdd", "name": "disk", "capacity_bytes": 8_589_934_592u64,
+        "rotation_rpm": 7200, "heads": 4,
+        "rates": {"outer_bytes_per_s": 100e6, "inner_bytes_per_s": 99e6}, "link_bytes_per_s": 300e6,
+        "seek": {"curve": "sheet", "track_to_track_ms": 0.8, "average_ms": 8.5}});
+    let mut scenario = through("xrootd", 1, json!({}), reading());
+    let volume = &mut scenario["servers"][0]["volumes"][0];
+    volume.as_object_mut().unwrap().remove("ideal");
+    let fault = json!({"fault": {"kind": "drop_off"}, "from_s": 0.0});
+    volume["storage"] = json!({"drives": [disk], "faults": [fault]});
+    scenario["run"]["fail_on_error"] = json!(true);
+    let outcome = run(&parse(&scenario)).unwrap();
+    assert!(outcome.jobs.iter().all(|job| job.failed));
+    assert_eq!(outcome.hosts.iter().map(|host| host.received_bytes).sum::<u64>(), 0);
+    assert_eq!(outcome.drives.iter().map(|drive| drive.read_bytes).sum::<u64>(), 0);
+}
+
+/// Requests of NFS are as large as Linux makes them: windows of the read-ahead for small reads, and
+/// all of a large read, or of what is written, up to rsize and wsize.
+#[test]
+fn requests_of_nfs_are_as_large_as_windows_and_reads() {
+    const BYTES: u64 = 32 << 20;
+    let kib = |tuning: Value, write: bool, length: u64| {
+        let mut scenario = through("nfs", 1, tuning, json!([]));
+        scenario["nodes"][0]["count"] = json!(1);
+        let file = if write { "output" } else { "input" };
+        let pattern = json!({"do": "pattern", "file": file, "op": if write { "write" } else { "read" },
+            "count": BYTES / length, "length_bytes": length, "order": {"kind": "sequential"}});
+        let begin = json!({"do": if write { "create" } else { "open" }, "file": file});
+        scenario["profiles"][0]["steps"] = json!([begin, pattern, {"do": "close", "file": file}]);
+        scenario["files"][0]["bytes"] = json!(BYTES);
+        scenario["run"] =
+            json!({"profile": "job", "slots_per_node": 1, "load": {"kind": "batch", "jobs": 1}});
+        let outcome = run(&parse(&scenario)).unwrap();
+        sound(&outcome);
+        let of = &outcome.services[0];
+        assert_eq!(of.read_bytes + of.written_bytes, BYTES);
+        BYTES as f64 / (of.read_requests + of.write_requests) as f64 / 1024.0
+    };
+    assert!((110.0..=128.0).contains(&kib(json!({}), false, 65_536)));
+    assert!((900.0..=1024.0).contains(&kib(json!({}), false, 1 << 20)));
+    assert!((512.0..=1024.0).contains(&kib(json!({}), true, 65_536)));
+    // Kernels before 5.4 with a server of 64 KiB: windows of 15 requests.
+    let older = json!({"read_request_bytes": 65_536, "write_request_bytes": 32_768,
+        "client_read_ahead": {"kind": "kernel", "bytes": 15 * 65_536}});
+    assert_eq!(kib(older.clone(), false, 1 << 20), 64.0);
+    assert_eq!(kib(older, true, 65_536), 32.0);
+}

@@ -78,6 +78,35 @@ fn what_does_not_fit_into_the_window_waits_for_the_wire() {
     }
 }
 
+/// A server sends a packet on while the next one arrives: the pipeline has the rate of its slowest
+/// link, however many replicas it has (the packets of a window on their way, in order).
+#[test]
+fn packets_of_a_pipeline_follow_each_other() {
+    let written = |replicas: u64| {
+        let mut server = node("server", 4, 4);
+        server["volumes"] = json!([volume("export", "xfs", "deadline")]);
+        let scenario = json!({
+            "seed": 3,
+            "nodes": [node("worker", 1, 4)],
+            "servers": [server],
+            "services": [{"name": "store", "kind": "hdfs",
+                          "targets": [{"host": "server", "volume": "export"}],
+                          "tuning": {"replicas": replicas}}],
+            "files": [{"name": "output", "on": {"service": "store"}, "share": "new", "keep": true}],
+            "profiles": [{"name": "job", "steps": writing_and("close")}],
+            "run": {"profile": "job", "slots_per_node": 1, "load": {"kind": "batch", "jobs": 1}}
+        });
+        let outcome = run(&parse(&scenario)).unwrap();
+        let sent: u64 = outcome.hosts.iter().map(|host| host.sent_bytes).sum();
+        assert_eq!(sent, replicas * 200 * MB);
+        seconds(&outcome)
+    };
+    // 200 MB at 125 MB/s, and a packet's way through each further server at the end of a block.
+    let times = [1, 2, 3].map(written);
+    assert!(times.iter().all(|time| (1.6..1.68).contains(time)), "{times:?}");
+    assert!(times[0] <= times[1] && times[1] <= times[2], "{times:?}");
+}
+
 #[test]
 fn a_small_window_costs_round_trips() {
     let time = |window: u64| {

@@ -186,9 +186,9 @@ def _from_series(
         return None, None, None
     ends, rates = moved
     starts = np.concatenate([[0.0], ends[:-1]])
-    if _takes_the_only_drive(row, fault):
-        gone = (starts >= injected) & (ends <= (float("inf") if lifted is None else lifted))
-        rates = np.where(gone, 0.0, rates)
+    gone_until_s = _gone_until_s(row, fault)
+    if gone_until_s is not None:
+        rates = np.where((starts >= injected) & (ends <= gone_until_s), 0.0, rates)
     # Only whole intervals count: the end of the jobs may have truncated the last one.
     before = rates[ends <= injected]
     running = (starts >= injected) & (ends <= last_done_s + 1e-9)
@@ -207,12 +207,23 @@ def _from_series(
     return stall_s, recovered_s, during
 
 
-def _takes_the_only_drive(row: TrialRow, fault: FaultRecord) -> bool:
-    """Return whether no byte moves under the fault: devices count the bytes of failed requests."""
+def _gone_until_s(row: TrialRow, fault: FaultRecord) -> float | None:
+    """Return until when no byte moves because every drive is gone; None if one is there.
+
+    The kernel counts the bytes of failed requests, too (`blk_account_io_completion`). The simulator
+    does not, and its series also have drives that the fault leaves alone.
+    """
+    lifted_s = float("inf") if fault.lifted_s is None else fault.lifted_s
+    if fault.what == "power-loss":
+        return None if row["provenance"] == "simulated" else lifted_s
     if fault.what != "drop-off":
-        return False
+        return None
     drives = [item for item in row.get("inventory") or () if item.part == "drive"]
-    return sum(item.count for item in drives if item.usable_bytes is not None) == 1
+    holding = [item for item in drives if item.usable_bytes is not None]
+    if fault.seen.get("every_drive"):
+        # A RAID does not take back the drives that it lost.
+        return float("inf") if any(item.raid_level is not None for item in holding) else lifted_s
+    return lifted_s if sum(item.count for item in holding) == 1 else None
 
 
 def _longest(starts: np.ndarray, ends: np.ndarray, idle: np.ndarray) -> float:

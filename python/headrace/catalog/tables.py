@@ -105,10 +105,19 @@ class CatalogLink(CatalogTable):
     """`links/`: a machine's network link."""
 
     rate_bytes_per_s: float = Field(ge=1000)
+    """Line rate of Ethernet, with headers, preamble and gap."""
+    mtu_bytes: int = Field(1500, ge=576, le=65535)
+    """Largest packet: how much of the rate is data."""
     latency_ns: int = Field(ge=0, le=MOST_REQUEST_NS)
     flow_bytes_per_s: float = Field(0.0, ge=0)
     socket_buffer_bytes: int = Field(0, ge=0)
     transmit_queue_packets: int = Field(0, ge=0)
+
+    def part(self) -> dict[str, Any]:
+        """Return the part for a scenario, whose ports know rates alone: without `mtu_bytes`."""
+        made = super().part()
+        made.pop("mtu_bytes", None)
+        return made
 
 
 class CatalogSwitch(CatalogTable):

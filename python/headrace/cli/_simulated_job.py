@@ -9,7 +9,7 @@ from pathlib import Path
 from headrace.catalog import entry
 from headrace.cli._console import err
 from headrace.errors import FileProblem, StudyError, UsageError
-from headrace.targets.scenario import network_port
+from headrace.targets.links import network_port
 
 
 def check_hardware(drives: Sequence[str], link: str | None, base: Path) -> None:

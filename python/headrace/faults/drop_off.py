@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.faults import FaultOptions
 from headrace.faults.drives import DriveFault, DriveFaultOptions
+from headrace.targets import Location
+
+if TYPE_CHECKING:
+    from headrace.system.journal import Journal
 
 
 class DropOffOptions(DriveFaultOptions):
@@ -21,3 +25,8 @@ class DropOff(DriveFault):
 
     def kind_of_model(self) -> dict[str, object]:
         return {"kind": "drop_off"}
+
+    def inject(self, location: Location, journal: Journal) -> None:
+        super().inject(location, journal)
+        # Then nothing moves, whatever the devices count.
+        self.seen["every_drive"] = self.options.drive is None

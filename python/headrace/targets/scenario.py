@@ -13,7 +13,6 @@ from headrace.scenario import (
     DriveSpec,
     HostSpec,
     Machine,
-    Port,
     RaidSpec,
     StorageSpec,
     Table,
@@ -25,9 +24,9 @@ from headrace.site import (
     ReadAheadRules,
     SiteDrive,
     SiteServer,
-    link_text,
 )
 from headrace.targets.exports import FRESH
+from headrace.targets.links import network_port
 from headrace.units import format_amount, format_bytes
 
 LEAST_BYTES = {"ext3": 3 << 20, "ext4": 33 << 20}
@@ -171,40 +170,6 @@ def site_volume(name: str, drive: str | SiteDrive, kind: str = "ext4") -> Volume
     _check_least(size, kind, f"[site]: {given} holds {format_amount(size)}, which")
     in_use = filesystem(kind) | {"discarded": False}
     return {"name": name, "filesystem": in_use, "storage": stored}
-
-
-def network_port(link: Any) -> Port:
-    """Return a port of a scenario from a site's link: the name of an entry, `1 GbE`, `4 x 1 GbE`,
-    or a table."""
-    if link is None:
-        return entry("links", "1-gbe").table.part()
-    if isinstance(link, str):
-        ports, known, rate = link_text(link)
-        port: Port = entry("links", known if rate is None else _nearest_link(rate)).table.part()
-        if rate is not None:
-            port["rate_bytes_per_s"] = rate
-        if ports > 1:
-            # Bonded ports: one flow uses one of them.
-            port["flow_bytes_per_s"] = port["rate_bytes_per_s"]
-            port["rate_bytes_per_s"] *= ports
-        return port
-    port = entry("links", _nearest_link(link.rate)).table.part()
-    port["rate_bytes_per_s"] = link.rate * link.count
-    if link.socket_buffer is not None:
-        port["socket_buffer_bytes"] = link.socket_buffer
-    if link.latency:
-        port["latency_ns"] = round(link.latency * 1e9)
-    if link.count > 1:
-        port["flow_bytes_per_s"] = link.rate
-    return port
-
-
-def _nearest_link(rate_bytes_per_s: float) -> str:
-    """Return the catalog entry with the latency of such a port."""
-    for name, least in (("100-gbe", 6e9), ("25-gbe", 2e9), ("10-gbe", 6e8)):
-        if rate_bytes_per_s >= least:
-            return name
-    return "1-gbe"
 
 
 def host(

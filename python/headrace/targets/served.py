@@ -26,7 +26,7 @@ from headrace.system.storage import free_bytes, storage_of
 from headrace.targets import Location, Setting, TargetContext
 from headrace.targets.block import BlockOptions, BlockTarget
 from headrace.targets.exports import Export
-from headrace.targets.scenario import network_port
+from headrace.targets.links import link_rate
 from headrace.targets.service import ServiceTarget
 from headrace.validation import made_of
 
@@ -36,10 +36,10 @@ READY_S = 30.0
 
 def link_settings(link: Any, otherwise: Any = None) -> LinkSettings:
     """Convert a site's link to a link of the cluster. A link is the name of a catalog entry,
-    `1 GbE`, `4 x 1 GbE`, or a table; 1 GbE if both `link` and `otherwise` are None."""
+    `1 GbE`, `4 x 1 GbE`, or a table; 1 Gb/s if both `link` and `otherwise` are None."""
     given = link if link is not None else otherwise
-    port = network_port(given)
-    made = LinkSettings(rate_bytes_per_s=float(port["rate_bytes_per_s"]))
+    rate = link_rate(given)
+    made = LinkSettings(rate_bytes_per_s=rate.bucket_bytes_per_s, mtu=rate.mtu)
     if given is None or isinstance(given, str):
         return made
     return dataclasses.replace(

@@ -36,14 +36,8 @@ impl<D: Queue> BlockQueue<D> {
         request.dispatched = now;
         request.queued = false;
         match request.op {
-            Op::Read => {
-                self.counters.reads += 1;
-                self.counters.read_bytes += request.sectors * crate::SECTOR_BYTES;
-            }
-            Op::Write => {
-                self.counters.writes += 1;
-                self.counters.written_bytes += request.sectors * crate::SECTOR_BYTES;
-            }
+            Op::Read => self.counters.reads += 1,
+            Op::Write => self.counters.writes += 1,
             _ => {}
         }
         self.in_drive += 1;
@@ -102,17 +96,27 @@ impl<D: Queue> BlockQueue<D> {
         self.allocated[request.direction()] -= 1;
         self.service.add(completion.time - request.dispatched);
         let latency = completion.time - request.entered;
+        let counters = &mut self.counters;
         let counted = match request.op {
-            Op::Read => Some((&mut self.read_latency, &mut self.counters.read_latency)),
-            Op::Write => Some((&mut self.write_latency, &mut self.counters.write_latency)),
+            Op::Read => {
+                let (sum, moved) = (&mut counters.read_latency, &mut counters.read_bytes);
+                Some((&mut self.read_latency, sum, moved))
+            }
+            Op::Write => {
+                let (sum, moved) = (&mut counters.write_latency, &mut counters.written_bytes);
+                Some((&mut self.write_latency, sum, moved))
+            }
             Op::Flush | Op::Discard | Op::WriteZeroes => None,
         };
-        if let Some((histogram, sum)) = counted {
+        if let Some((histogram, sum, moved)) = counted {
             histogram.add(latency);
             sum.requests += 1;
             sum.total_ns += u128::from(latency);
+            if completion.status == Status::Done {
+                *moved += request.sectors * crate::SECTOR_BYTES;
+            }
         }
-        let (finished, counters) = (&mut self.finished, &mut self.counters);
+        let finished = &mut self.finished;
         let mut ios = 0;
         self.table.remove(index, |tag| {
             ios += 1;

@@ -69,8 +69,10 @@ impl Default for QueueSpec {
 /// Totals of a queue since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounters {
+    /// Requests that were given to the drive.
     pub reads: u64,
     pub writes: u64,
+    /// Bytes of the requests that succeeded, counted at their completion.
     pub read_bytes: u64,
     pub written_bytes: u64,
     /// I/Os merged into another request.

@@ -39,8 +39,8 @@ pub(crate) fn port(spec: &HostSpec) -> Port {
     let p = &spec.network;
     let latency_s = p.latency_ns as f64 * 1e-9;
     let limited = |value: f64| if value > 0.0 { value } else { f64::INFINITY };
-    // Packets of 1500 bytes in flight limit the host, over a round trip to one of equal latency.
-    let queued = limited(p.transmit_queue_packets as f64 * 1500.0 / (4.0 * latency_s));
+    // Packets of 1448 bytes of data limit the host, over a round trip to one of equal latency.
+    let queued = limited(p.transmit_queue_packets as f64 * 1448.0 / (4.0 * latency_s));
     Port {
         send_bytes_per_s: p.rate_bytes_per_s.min(queued),
         receive_bytes_per_s: p.rate_bytes_per_s,

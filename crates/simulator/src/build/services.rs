@@ -4,8 +4,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
+use headrace_model::pagecache::readahead::ReadAheadRules;
 use headrace_model::pagecache::PAGE_BYTES;
 use headrace_model::slots::Id;
+use rustc_hash::FxHashMap;
 
 use crate::block_cache::BlockCache;
 use crate::layout::Layout;
@@ -62,6 +64,7 @@ impl World<'_> {
                 free_files: Vec::new(),
                 made: 0,
                 channels: Vec::new(),
+                connections: FxHashMap::default(),
                 parked: Vec::new(),
                 totals: totals(spec),
                 settled,
@@ -103,6 +106,7 @@ impl World<'_> {
             free_files: Vec::new(),
             made: 0,
             channels: Vec::new(),
+            connections: FxHashMap::default(),
             parked: Vec::new(),
             totals: ServiceTotals::default(),
             settled,
@@ -166,8 +170,13 @@ impl World<'_> {
         let limit = settled.requests_in_flight.saturating_mul(count as u32).max(1);
         let mounted = Mounted::Service(number as u32);
         let mount = self.add_mount(host, mounted, read_ahead, limit);
+        let old_kernel = self.hosts[host as usize].read_ahead == ReadAheadRules::TwoWindows;
         let m = &mut self.mounts[mount as usize];
         (m.exact, m.of_server) = (exact, of_server);
+        if spec.kind == ServiceKind::Nfs && !exact && !old_kernel {
+            // `io_pages` of its backing device: a larger read is fetched in requests of rsize.
+            m.large_read_pages = page_end(settled.read_request_bytes);
+        }
         mount
     }
 }

@@ -15,6 +15,7 @@ use std::ops::Range;
 
 use headrace_model::histogram::Histogram;
 use headrace_model::Nanos;
+use rustc_hash::FxHashMap;
 
 use crate::block_cache::BlockCache;
 use crate::ids::{InstanceId, IoId, JobId, RpcId, TaskId, ThreadId, VectorId};
@@ -72,6 +73,9 @@ pub(crate) struct Service {
     pub made: u64,
     /// Indexed by client host × targets + target.
     pub channels: Vec<Channel>,
+    /// Connections of write pipelines that send a packet, by file, sender and target, with the
+    /// packets that wait for it.
+    pub connections: FxHashMap<(u32, u32, u32), VecDeque<RpcId>>,
     /// The service of its metadata servers, if they have hosts.
     pub metadata_by: Option<u32>,
     /// Of a service of metadata servers: the inode of each file by the file's number.

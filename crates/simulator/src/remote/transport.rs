@@ -1,6 +1,9 @@
 //! Transport of a request: a slot of the client's channel to the server, the network, and the
 //! reply.
 
+use std::collections::hash_map::Entry;
+use std::collections::VecDeque;
+
 use super::{Channel, RpcKind, Sender, Stage};
 use crate::ids::RpcId;
 use crate::world::{Event, World};
@@ -64,10 +67,53 @@ impl World<'_> {
         let server = self.services[r.service as usize].targets[r.target as usize].host;
         if r.kind == RpcKind::Write && server != r.client {
             self.rpcs[rpc].stage = Stage::Sending;
-            self.start_flow(r.client, server, r.bytes, rpc);
+            if self.connection_is_free(rpc) {
+                self.start_flow(r.client, server, r.bytes, rpc);
+            }
             return;
         }
         self.travel(rpc);
+    }
+
+    /// Return whether a packet of a write pipeline may be sent now. If its connection sends another
+    /// packet, it waits for its turn: packets of a connection follow each other, so that the next
+    /// server sends the first on while the second arrives.
+    fn connection_is_free(&mut self, rpc: RpcId) -> bool {
+        let r = self.rpcs[rpc];
+        let s = &mut self.services[r.service as usize];
+        if !s.settled.replica_pipeline {
+            return true;
+        }
+        match s.connections.entry((r.file, r.client, r.target)) {
+            Entry::Occupied(mut waiting) => {
+                waiting.get_mut().push_back(rpc);
+                false
+            }
+            Entry::Vacant(free) => {
+                free.insert(VecDeque::new());
+                true
+            }
+        }
+    }
+
+    /// Send the next packet of a connection whose packet was sent.
+    fn send_next_packet(&mut self, rpc: RpcId) {
+        let r = self.rpcs[rpc];
+        let s = &mut self.services[r.service as usize];
+        if !s.settled.replica_pipeline {
+            return;
+        }
+        let connection = (r.file, r.client, r.target);
+        match s.connections.get_mut(&connection).and_then(VecDeque::pop_front) {
+            Some(next) => {
+                let (from, to) = self.flow_ends(next);
+                let bytes = self.rpcs[next].bytes;
+                self.start_flow(from, to, bytes, next);
+            }
+            None => {
+                s.connections.remove(&connection);
+            }
+        }
     }
 
     fn travel(&mut self, rpc: RpcId) {
@@ -105,7 +151,10 @@ impl World<'_> {
     /// Continue a request whose data was sent completely.
     pub fn rpc_sent(&mut self, rpc: RpcId) {
         match self.rpcs[rpc].stage {
-            Stage::Sending => self.travel(rpc),
+            Stage::Sending => {
+                self.send_next_packet(rpc);
+                self.travel(rpc);
+            }
             _ => self.deliver_later(rpc),
         }
     }

@@ -189,6 +189,10 @@ impl Scenario {
         if let Some(tcp) = &self.tcp {
             let packets = u64::from(tcp.initial_window_packets);
             at_least_one("tcp.initial_window_packets".into(), packets)?;
+            if !(576..=65_535).contains(&tcp.mtu_bytes) {
+                let (path, mtu) = ("tcp.mtu_bytes".to_string(), tcp.mtu_bytes);
+                return Err(ScenarioError::new(path, mtu, "576 to 65535"));
+            }
         }
         positive("power.pue".into(), self.power.pue)
     }

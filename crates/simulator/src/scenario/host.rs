@@ -69,7 +69,8 @@ pub struct HostSpec {
     pub volumes: Vec<VolumeSpec>,
 }
 
-/// A host's network port: full duplex, connected to a non-blocking switch.
+/// A host's network port: full duplex, connected to a non-blocking switch. Rates are of data,
+/// without the headers of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NetworkPort {

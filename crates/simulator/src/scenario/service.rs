@@ -301,8 +301,12 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 impl Tuning {
-    /// Return the defaults of a type. Sizes, windows and counts are those of the software (NFS:
-    /// rsize = wsize = 64 KiB over a 1 GbE filer of 2010, 16 slots, 8 nfsd, read-ahead of 15 rsize;
+    /// Return the defaults of a type. Sizes, windows and counts are those of the software. NFS: 16
+    /// slots, 8 nfsd; rsize = wsize = 1 MiB, the most that clients take (`NFS_MAX_FILE_IO_SIZE` in
+    /// include/linux/nfs_xdr.h) and that servers with 4 GiB offer (`nfsd_get_default_max_blksize`
+    /// in fs/nfsd/nfssvc.c: memory / 4096); read-ahead of 128 KiB (`nfs_set_readahead` in
+    /// fs/nfs/super.c since 5.4; before: `NFS_MAX_READAHEAD`, 15, times rsize). BlueArc: 64 KiB over
+    /// 1 GbE in 2010, read-ahead of 15 rsize;
     /// GlusterFS 3: 128 KiB FUSE requests; Lustre 1.8: 1 MiB RPCs, 8 in flight, 40 MiB read-ahead;
     /// HDFS: 64 MiB blocks, 3 replicas, 64 KiB packets of which 80 are in flight; OrangeFS 2.8: 64
     /// KiB stripes, 256 KiB flow buffers; XRootD 3: whole reads). CPU times per request are
@@ -363,7 +367,13 @@ impl Tuning {
     }
 
     fn nfs() -> Tuning {
-        Tuning { commit: Some(Commit::Close), ..Tuning::base() }
+        Tuning {
+            read_request_bytes: Some(MIB),
+            write_request_bytes: Some(MIB),
+            client_read_ahead: Some(ClientReadAhead::Kernel { bytes: 128 * KIB }),
+            commit: Some(Commit::Close),
+            ..Tuning::base()
+        }
     }
 
     fn bluearc() -> Tuning {

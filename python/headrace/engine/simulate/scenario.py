@@ -28,6 +28,7 @@ from headrace.site import Site
 from headrace.study.model import RunOptions
 from headrace.study.resolve import Resolved
 from headrace.targets import ModelledStorage
+from headrace.targets.links import DEFAULT_MTU, ETHERNET_BYTES, data_share, link_rate
 from headrace.targets.scenario import host, site_volume
 from headrace.units import MOST_FILE_BYTES, format_bytes
 from headrace.workloads import ModelledJob
@@ -127,8 +128,17 @@ def _network(made: Scenario, site: Site) -> None:
             made["tcp"]["delayed_ack_ns"] = round(tcp.delayed_ack * 1e9)
         if tcp.restart != "timeout":
             made["tcp"]["restart"] = tcp.restart
+        if (mtu := _least_mtu(site)) != DEFAULT_MTU:
+            made["tcp"]["mtu_bytes"] = mtu
     if (leaf := site.leaf) is not None:
-        made["leaves"] = {"nodes": leaf.nodes, "uplink_bytes_per_s": leaf.uplink}
+        share = data_share(link_rate(site.node.link).mtu, ETHERNET_BYTES)
+        made["leaves"] = {"nodes": leaf.nodes, "uplink_bytes_per_s": leaf.uplink * share}
+
+
+def _least_mtu(site: Site) -> int:
+    """Return the largest packet that all links carry, to which connections agree."""
+    links = [site.node.link, *(server.link for server in site.server.values())]
+    return min(link_rate(link).mtu for link in links)
 
 
 _Part = TypeVar("_Part", HostSpec, ServiceSpec)

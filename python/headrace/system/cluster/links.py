@@ -25,7 +25,8 @@ class LinkSettings:
     """One cable between a node and the switch, the same in both directions."""
 
     rate_bytes_per_s: float | None = None
-    """None: as fast as the machine is."""
+    """Of frames with their headers, without preamble, check sequence and gap. None: as fast as the
+    machine is."""
     delay_s: float = 0.0
     """One-way delay, in addition to the inherent one."""
     mtu: int = 1500
@@ -47,7 +48,7 @@ def queues_of(link: LinkSettings) -> list[LinkQueue]:
         packets = (
             1000
             if link.rate_bytes_per_s is None
-            else int(link.rate_bytes_per_s * link.delay_s / 1500)
+            else int(link.rate_bytes_per_s * link.delay_s / link.mtu)
         )
         limit = max(link.txqueuelen, 2 * packets)
         options = {"delay": round(link.delay_s * 1e6), "limit": limit}

@@ -2,9 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::spec::PACKET_BYTES;
 use super::tests::{path, Reads, RATE};
 use super::*;
+
+/// The data of a packet of 1500 bytes.
+const PACKET_BYTES: f64 = 1448.0;
 
 const KEPT_NS: Nanos = 40_000_000;
 const ROUND_TRIP_NS: Nanos = 200_000;

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::receiver::Receiver;
 use super::sender::{Expired, Sender, NEVER};
-use super::spec::{Path, TcpCounters, TcpSpec, PACKET_BYTES, WIRE_BYTES};
+use super::spec::{Path, TcpCounters, TcpSpec};
 use crate::request::Nanos;
 use crate::stream::Stream;
 
@@ -213,9 +213,10 @@ impl SwitchPort {
         let transmission = connection.sender.leaves(now, packet);
         connection.free_at = now + (bytes * connection.byte_ns) as Nanos;
         let waits_ns = (self.empty_at_ns - now as f64).max(0.0);
-        let waiting = waits_ns / self.byte_ns * WIRE_BYTES / PACKET_BYTES;
+        let (wire_bytes, packet_bytes) = (self.spec.wire_bytes(), self.spec.packet_bytes());
+        let waiting = waits_ns / self.byte_ns * wire_bytes / packet_bytes;
         let room = self.spec.port_buffer_bytes as f64 - waiting;
-        if waits_ns > 0.0 && room < bytes + WIRE_BYTES - PACKET_BYTES {
+        if waits_ns > 0.0 && room < bytes + wire_bytes - packet_bytes {
             return;
         }
         self.empty_at_ns = now as f64 + waits_ns + bytes * self.byte_ns;

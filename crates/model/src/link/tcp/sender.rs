@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::spec::{Recovery, Restart, TcpSpec, PACKET_BYTES};
+use super::spec::{Recovery, Restart, TcpSpec};
 use super::window::Window;
 use crate::request::Nanos;
 
@@ -132,7 +132,7 @@ impl Sender {
                 Restart::Request => self.window.rest(u64::MAX, first),
             }
         }
-        let packets = ((bytes as f64 / PACKET_BYTES).ceil() as u64).max(1);
+        let packets = ((bytes as f64 / self.spec.packet_bytes()).ceil() as u64).max(1);
         self.end += packets;
         let packet_bytes = bytes as f64 / packets as f64;
         self.segments.push_back(Segment { end: self.end, packet_bytes });
@@ -140,7 +140,8 @@ impl Sender {
     }
 
     pub fn packet_bytes(&self, packet: u64) -> f64 {
-        self.segments.iter().find(|s| packet < s.end).map_or(PACKET_BYTES, |s| s.packet_bytes)
+        let segment = self.segments.iter().find(|s| packet < s.end);
+        segment.map_or_else(|| self.spec.packet_bytes(), |s| s.packet_bytes)
     }
 
     /// Return the packet to send now, if the window allows one: what is lost goes first.

@@ -11,7 +11,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::spec::{Path, Restart, TcpSpec, PACKET_BYTES};
+use super::spec::{Path, Restart, TcpSpec};
 use crate::request::Nanos;
 
 /// A connection from one host to another.
@@ -33,7 +33,7 @@ pub struct SlowStart {
 }
 
 fn initial_window(spec: &TcpSpec) -> f64 {
-    f64::from(spec.initial_window_packets.max(1)) * PACKET_BYTES
+    f64::from(spec.initial_window_packets.max(1)) * spec.packet_bytes()
 }
 
 impl SlowStart {

@@ -4,9 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::window::Congestion;
 
-/// A packet of Ethernet, and its payload: without the headers of IP and TCP with time stamps.
-pub const WIRE_BYTES: f64 = 1500.0;
-pub const PACKET_BYTES: f64 = 1448.0;
+/// Headers of IP and TCP with time stamps in each packet.
+const HEADER_BYTES: u32 = 52;
 /// The longest timeout (Linux: `TCP_RTO_MAX`).
 pub const MAX_RTO_NS: u64 = 120_000_000_000;
 
@@ -54,6 +53,20 @@ pub struct TcpSpec {
     /// it acknowledges each packet at once (RFC 1122, 4.2.3.2; Linux: 40 ms).
     pub delayed_ack_ns: u64,
     pub restart: Restart,
+    /// The largest packet with the headers of IP and TCP.
+    pub mtu_bytes: u32,
+}
+
+impl TcpSpec {
+    /// Return the bytes that a full packet takes of a port's buffer.
+    pub fn wire_bytes(&self) -> f64 {
+        f64::from(self.mtu_bytes)
+    }
+
+    /// Return the data of a full packet.
+    pub fn packet_bytes(&self) -> f64 {
+        f64::from(self.mtu_bytes.saturating_sub(HEADER_BYTES).max(1))
+    }
 }
 
 impl Default for TcpSpec {
@@ -66,12 +79,13 @@ impl Default for TcpSpec {
             congestion: Congestion::default(),
             delayed_ack_ns: 0,
             restart: Restart::default(),
+            mtu_bytes: 1500,
         }
     }
 }
 
-/// The path of a flow: its hosts, the round trip without queues, the rate that the flow would get
-/// now, the rate of the receiver's port, and that at which the sender's packets leave.
+/// The path of a flow: its hosts, the round trip without queues, the rate of data that the flow
+/// would get now, the rate of the receiver's port, and that at which the sender's packets leave.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
     pub from: u32,

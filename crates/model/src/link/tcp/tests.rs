@@ -1,7 +1,9 @@
 use proptest::prelude::*;
 
-use super::spec::PACKET_BYTES;
 use super::*;
+
+/// The data of a packet of 1500 bytes.
+const PACKET_BYTES: f64 = 1448.0;
 
 pub(super) const RATE: f64 = 125e6;
 const ROUND_TRIP_NS: u64 = 200_000;
@@ -34,6 +36,18 @@ fn the_window_doubles_until_the_path_is_full() {
     let expected: f64 = (0..7).map(|n| 0.01 - 14_480.0 * f64::from(1 << n) / 1e8).sum();
     let waited = waits_ns(TcpSpec::default(), &path(10_000_000, 1e8), 1 << 30) as f64 * 1e-9;
     assert!((waited - expected).abs() < 1e-6, "{waited} {expected}");
+}
+
+#[test]
+fn windows_are_of_packets_that_the_links_carry() {
+    // 10 packets of 8948 and of 524 bytes of data.
+    for (mtu_bytes, window) in [(9000, 89_480.0), (576, 5_240.0)] {
+        let doublings = (1e6_f64 / window).log2().ceil() as i32;
+        let expected: f64 = (0..doublings).map(|n| 0.01 - window * f64::from(1 << n) / 1e8).sum();
+        let spec = TcpSpec { mtu_bytes, ..TcpSpec::default() };
+        let waited = waits_ns(spec, &path(10_000_000, 1e8), 1 << 30) as f64 * 1e-9;
+        assert!((waited - expected).abs() < 1e-6, "{mtu_bytes}: {waited} {expected}");
+    }
 }
 
 #[test]
@@ -276,6 +290,7 @@ proptest! {
         cubic in any::<bool>(),
         delayed_ack_us in prop::sample::select(vec![0, 100, 40_000]),
         anew in any::<bool>(),
+        mtu_bytes in prop::sample::select(vec![576, 1500, 9000]),
         seed in any::<u64>(),
     ) {
         let congestion = if cubic { Congestion::Cubic } else { Congestion::Reno };
@@ -287,6 +302,7 @@ proptest! {
             congestion,
             delayed_ack_ns: delayed_ack_us * 1000,
             restart: if anew { Restart::Request } else { Restart::Timeout },
+            mtu_bytes,
         };
         let (blocks, round_trip_ns) = (4, round_trip_us * 1000);
         let reads = Reads { spec, servers, bytes, blocks, round_trip_ns, seed };
