@@ -113,6 +113,7 @@ class Machine(TypedDict):
     create_ns: NotRequired[int]
     remove_ns: NotRequired[int]
     beside_job_ns: NotRequired[int]
+    beside_request_ns: NotRequired[int]
     copy_bytes_per_s: NotRequired[float]
     write_copy_bytes_per_s: NotRequired[float]
     first_touch_bytes_per_s: NotRequired[float]

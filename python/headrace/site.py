@@ -293,6 +293,13 @@ class TargetCalibration(Section):
         description="CPU time that the system of a node, and servers on it, spend for each job "
         "beside the job's own process and its requests",
     )
+    beside_request: Seconds | None = Field(
+        None,
+        ge=0,
+        le=60,
+        description="CPU time that the system of a node spends beside the jobs for each request of "
+        "its drives, and for each that it sends to a server",
+    )
     network_latency: Seconds | None = Field(
         None, ge=0, le=60, description="one way, of each port between nodes and servers"
     )
@@ -411,7 +418,7 @@ class SiteCalibration(Section):
     cache_reload: dict[str, Seconds] = Field(
         default_factory=dict[str, Seconds],
         description="workload = time in which a job loads again what it had in a core's caches, "
-        "if other jobs displaced all of it while it waited for the core",
+        "if all of it was displaced while it waited for the core or for storage",
     )
     target: dict[str, TargetCalibration] = Field(default_factory=dict[str, TargetCalibration])
 

@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from calibrating import LOCAL, REMOTE, SERVED, learnt_of, planned, study_of
+from headrace.analysis.read import read
 from headrace.calibration.cells import calibration_plan
 from headrace.calibration.fitting import SiteFit
-from headrace.calibration.observed import ObservedCell, observed
+from headrace.calibration.observed import observed
 from headrace.calibration.parameters import learnables
-from headrace.calibration.running import REPEATS, SimulatedCells
+from headrace.calibration.running import SimulatedCells
 from headrace.calibration.site_file import SiteFacts, site_text, with_site
-from headrace.calibration.spread import RepeatedCell, cpu_spreads
-from headrace.library import load_study
+from headrace.calibration.spread import JobsOfTrial, cpu_spreads, jobs_side_by_side
+from headrace.library import load_study, simulate
 from headrace.records.interference import Interference
 from headrace.records.sums import job_sums
 from headrace.site import SiteCalibration
@@ -286,21 +287,27 @@ def test_a_study_of_one_format_takes_the_cpu_time_of_that_format() -> None:
 
 
 def test_how_much_jobs_differ_comes_back(tmp_path: Path) -> None:
-    """From repeats, and in the simulation of a study with the site that was learnt."""
+    """From jobs that ran side by side, and in the simulation with the site that was learnt."""
+    different = "[site.calibration]\ncpu_spread = { scan = 0.3 }\n[site.node]"
+    text = LOCAL.replace("[site.node]", different).replace("min = 2", "min = 12, max = 12")
     study, plan = planned(tmp_path, LOCAL)
     trial = next(t for t in plan.every if (t.workload, t.levels["slots"]) == ("scan", 4))
-    hidden = SiteCalibration.model_validate({"cpu_spread": {"scan": 0.3}})
-    seen: list[ObservedCell] = []
-    for seed in range(12):
-        cells = SimulatedCells(plan.study, SiteFacts(), lambda: False)
-        seen += [cell for cell in cells.simulate(hidden, [replace(trial, seed=seed)]) if cell]
-    jobs = 4 * REPEATS  # of which each is the mean
-    found = cpu_spreads([RepeatedCell("scan", jobs, seen), RepeatedCell("search", 4, seen[:1])])
-    assert found == {"scan": pytest.approx(0.3, rel=0.3)}
-    # Jobs that are alike, and too few repeats, say nothing.
-    assert not cpu_spreads(
-        [RepeatedCell("scan", 4, seen[:1] * 12), RepeatedCell("search", 4, seen[:4])]
-    )
+    written = tmp_path / "different.toml"
+    written.write_text(text)
+    made = read(simulate(written, tmp_path / "results"))
+    trials = jobs_side_by_side(made, {str(cell) for cell in made.trials["cell"]})
+    assert {len(each.cpu) for each in trials} >= {1, 4}
+    found = cpu_spreads(trials)
+    assert found["scan"] == pytest.approx(0.3, rel=0.2)
+    assert found.get("search", 0.0) < 0.05, "pieces of work vary, jobs do not"
+    # What slows all jobs of a trial alike is no difference between them, nor are too few jobs one.
+    slowed = [
+        replace(each, cpu=[(1 + number % 3) * one for one in each.cpu])
+        for number, each in enumerate(trials)
+    ]
+    assert cpu_spreads(slowed) == pytest.approx(found)
+    assert not cpu_spreads([JobsOfTrial("scan", [1.0, 1.2, 0.9])])
+    assert not cpu_spreads([JobsOfTrial("scan", [1.0])] * 9 + [JobsOfTrial("scan", [0.0] * 9)])
 
     file = tmp_path / "site.toml"
     file.write_text(site_text(SiteFit((), (), 0), SiteFacts(cpu_spread=found), ["From repeats."]))

@@ -16,8 +16,8 @@ pub struct SharingSpec {
     pub timeslice_ns: u64,
     /// Time lost per context switch, whatever ran before.
     pub switch_ns: u64,
-    /// Time in which a task loads again what it had in the core's caches, if others displaced all
-    /// of it while it waited.
+    /// Time in which a task loads again what it had in the core's caches, if all of it was displaced
+    /// while it waited for its turn or for storage; at most the time of the work that follows.
     pub reload_ns: u64,
     /// Fraction of a core's speed lost when all cores are busy (memory bandwidth, shared caches,
     /// turbo); linear in the number of busy cores.
@@ -49,6 +49,12 @@ struct Running<W> {
 /// Thiebaut and H. S. Stone, "Footprints in the cache", ACM TOCS 5, 1987). The value is an
 /// assumption (docs/models.md).
 const DISPLACED: f64 = 0.25;
+
+/// Time constant in which a core's caches lose what a waiting task had in them: to other tasks, to
+/// the system, and to sleep states that flush them. What is left shrinks by the same share with each
+/// line that others load (Thiebaut and Stone). 1 MB of a second level that others fill at 1 GB/s; an
+/// assumption (docs/models.md).
+const CACHE_LIFE_NS: f64 = 1e6;
 
 /// Return the share of its time that a core works with this many tasks for each core.
 fn working(sharing: SharingSpec, tasks_per_core: f64) -> f64 {
@@ -106,6 +112,16 @@ impl<W: Copy> Cpu<W> {
             busy_core_ns: 0.0,
             awake_ns: 0,
         }
+    }
+
+    /// Return the time in which a task loads again what it lost of a core's caches while it waited
+    /// for storage, before work of `work_ns`.
+    pub fn cold_start_ns(&self, waited_ns: u64, work_ns: u64) -> u64 {
+        if self.sharing.reload_ns == 0 || waited_ns == 0 {
+            return 0;
+        }
+        let lost = 1.0 - (-(waited_ns as f64) / CACHE_LIFE_NS).exp();
+        ((self.sharing.reload_ns as f64 * lost) as u64).min(work_ns)
     }
 
     pub fn runnable(&self) -> usize {
@@ -302,6 +318,19 @@ mod tests {
         assert!((per_task(2) - 1.1e6).abs() < 1.0);
         // 1 - 0.75^3 = 0.578 by three.
         assert!((per_task(4) - 1.231_25e6).abs() < 1.0);
+    }
+
+    #[test]
+    fn the_longer_a_wait_the_more_is_loaded_again() {
+        let sharing = SharingSpec { reload_ns: 400_000, ..FREE };
+        let cpu: Cpu<u32> = Cpu::new(1, 1.0, sharing);
+        let after = |waited_ns| cpu.cold_start_ns(waited_ns, 10_000_000);
+        assert_eq!(after(0), 0);
+        // 1 - 1/e after one time constant.
+        assert!((after(1_000_000) as f64 / 252_848.0 - 1.0).abs() < 1e-4, "{}", after(1_000_000));
+        assert!(after(100_000) < after(1_000_000) && after(50_000_000) <= 400_000);
+        assert_eq!(cpu.cold_start_ns(50_000_000, 10_000), 10_000, "work of 10 us loads no more");
+        assert_eq!(Cpu::<u32>::new(1, 1.0, FREE).cold_start_ns(50_000_000, 10_000_000), 0);
     }
 
     #[test]

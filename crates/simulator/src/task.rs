@@ -27,6 +27,7 @@ impl World<'_> {
             since: self.now,
             wait_phase: Phase::None,
             pending_cpu_ns: 0,
+            waited_ns: 0,
             cpu_factor,
             variation: run.cpu_variation,
             owed_ns: 0.0,
@@ -63,6 +64,9 @@ impl World<'_> {
         let t = &mut self.tasks[task];
         let span = now - t.since;
         let (was, was_phase) = (t.state, t.wait_phase);
+        if was != State::Cpu {
+            t.waited_ns += span;
+        }
         t.since = now;
         t.state = state;
         t.wait_phase = phase;
@@ -105,11 +109,12 @@ impl World<'_> {
         if t.variation > 0.0 && cpu_ns > 0 {
             work = t.varied(work);
         }
-        let work = work as u64 + std::mem::take(&mut t.pending_cpu_ns);
+        let mut work = work as u64 + std::mem::take(&mut t.pending_cpu_ns);
         if work == 0 {
             return Flow::On;
         }
-        let host = t.host;
+        let (host, waited_ns) = (t.host, std::mem::take(&mut t.waited_ns));
+        work += self.hosts[self.cores_of(host) as usize].cpu.cold_start_ns(waited_ns, work);
         self.enter(task, State::Cpu, Phase::None);
         self.start_task_work(host, task, work);
         Flow::Blocked

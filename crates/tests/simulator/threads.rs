@@ -78,6 +78,38 @@ fn what_the_system_does_beside_jobs_delays_them_only_where_cores_are_few() {
 }
 
 #[test]
+fn requests_take_cores_beside_the_jobs_that_wait_for_them() {
+    let run_with = |slots: u32, beside_request_ns: u64, reload_ns: u64| {
+        let mut host = node("worker", 1, 1);
+        host["beside_request_ns"] = json!(beside_request_ns);
+        host["sharing"] = json!({"switch_ns": 0, "reload_ns": reload_ns});
+        let made = outcome(&json!({
+            "seed": 1, "nodes": [host],
+            "files": [{"name": "input", "on": {"volume": "data"}, "count": slots,
+                       "bytes": 100_000_000}],
+            "profiles": [{"name": "job", "steps": [
+                {"do": "open", "file": "input"},
+                {"do": "pattern", "file": "input", "count": 100, "length_bytes": 4096,
+                 "order": {"kind": "permuted"}, "cpu_ns": 1_000_000}]}],
+            "run": {"profile": "job", "slots_per_node": slots,
+                    "load": {"kind": "batch", "jobs": slots}}
+        }));
+        let on_cpu_ns: u64 = made.jobs.iter().map(|job| job.ledger.on_cpu_ns).sum();
+        let requests = made.drives.iter().map(|drive| drive.reads).sum::<u64>();
+        assert!(requests >= 100 * u64::from(slots));
+        let busy_s = made.hosts[0].busy_core_ns as f64 / 1e9;
+        (busy_s - requests as f64 * beside_request_ns as f64 / 1e9, on_cpu_ns as f64 / 1e9)
+    };
+    // Each request takes its time of the core, and no job has it.
+    let ((free_s, work_s), (busy_s, same_s)) = (run_with(2, 0, 0), run_with(2, 500_000, 0));
+    assert!((busy_s - free_s).abs() < 0.002, "{free_s} {busy_s}");
+    assert!((same_s - work_s).abs() < 0.002, "{work_s} {same_s}");
+    // Waits of a few milliseconds cost nearly all of the 0.3 ms of a reload, in the job itself.
+    let ((_, warm_s), (_, cold_s)) = (run_with(1, 0, 0), run_with(1, 0, 300_000));
+    assert!((cold_s - warm_s) / 0.03 > 0.6 && (cold_s - warm_s) / 0.03 < 1.01, "{warm_s} {cold_s}");
+}
+
+#[test]
 fn one_thread_is_the_job_without_threads() {
     for (work_ms, ahead) in [(0, 0), (20, 0), (20, 1), (0, 1)] {
         let alone = run(&parse(&scenario(0, 24, work_ms, ahead))).unwrap();

@@ -96,7 +96,6 @@ def has_known_drive(options: object) -> bool:
 
 def learnables(cells: Sequence[ModelledCell], several_slots: bool) -> list[Learnable]:
     """Return the parameters of cells. `several_slots`: whether some cells have more than one."""
-    crowded = {cell.workload for cell in cells if _is_crowded(cell.scenario)}
     found: dict[str, Learnable] = {}
 
     def add(each: Learnable) -> None:
@@ -114,6 +113,7 @@ def learnables(cells: Sequence[ModelledCell], several_slots: bool) -> list[Learn
             for choice in _other_code(cell, usual[name]):
                 place = ("cpu_of", name, *choice)
                 add(Learnable(place, 1.0, 0.05, 20.0, "times", workload=name, choice=choice))
+            add(Learnable(("cache_reload", name), 1e-4, 1e-6, 0.01, "s", workload=name))
         else:
             add(Learnable(("call",), 1e-6, 1e-7, 1e-3, "s"))
             add(Learnable(("copy_rate",), 8e9, 1e8, 1e11, "bytes/s"))
@@ -126,19 +126,12 @@ def learnables(cells: Sequence[ModelledCell], several_slots: bool) -> list[Learn
             for choice in _other_code(cell, usual[name]):
                 place = ("busy_core_slowdown_of", name, *choice)
                 add(Learnable(place, *_BUSY, workload=name, choice=choice))
-            if name in crowded:
-                add(Learnable(("cache_reload", name), 3e-4, 1e-6, 0.01, "s", workload=name))
     return list(found.values())
 
 
 def _other_code(cell: ModelledCell, usual: Choices) -> list[tuple[str, str]]:
     """Return the fields and words of a cell that are not the usual ones."""
     return [(each, word) for each, word in cell.choices.items() if word != usual[each]]
-
-
-def _is_crowded(scenario: Scenario) -> bool:
-    """Return whether there are more jobs than cores on a node."""
-    return any(scenario["run"]["slots_per_node"] > node["cores"] for node in scenario["nodes"])
 
 
 def _computes(scenario: Scenario) -> bool:
@@ -195,6 +188,7 @@ def _of_target(cell: ModelledCell, elsewhere: bool) -> list[Learnable]:
     if scenario.get("one_machine"):
         # Known where the CPU time of all that is not a job is: on the cores that jobs share.
         made.append(of("beside_job", 5e-3, 1e-5, 1.0, "s"))
+        made.append(of("beside_request", 2e-5, 1e-6, 0.01, "s"))
     kinds = [each["kind"] for each in scenario["services"] if each["name"] == target]
     if kinds:
         port = scenario["nodes"][0]["network"]

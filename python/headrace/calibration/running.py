@@ -22,7 +22,7 @@ from headrace.calibration.parameters import (
     learnables,
 )
 from headrace.calibration.site_file import SiteFacts
-from headrace.calibration.spread import RepeatedCell, cpu_spreads
+from headrace.calibration.spread import cpu_spreads, jobs_side_by_side
 from headrace.calibration.verdict import PredictedCell, SiteVerdict, judge, nearest
 from headrace.engine.simulate.calibrated import calibrated
 from headrace.engine.simulate.checking import not_modelled
@@ -225,9 +225,7 @@ def learn(
     ]
     slots = {trial.cell: _jobs(simulated.scenario(trial)) for trial in plan.every}
     free = learnables(modelled, len({slots[trial.cell] for trial in learnt_from}) > 1)
-    spread = cpu_spreads(
-        RepeatedCell(trial.workload, slots[trial.cell], trials[trial.cell]) for trial in learnt_from
-    )
+    spread = cpu_spreads(jobs_side_by_side(records, {trial.cell for trial in learnt_from}))
     facts = replace(facts, cpu_spread=spread)
     simulated = SimulatedCells(_as_catalogued(plan.study), facts, cancelled)
     say(f"fitting {len(free)} parameters to {len(cells)} cells")

@@ -1,8 +1,12 @@
-"""How much the CPU times of a workload's jobs differ, from the repeats of measured cells.
+"""How much the CPU times of a workload's jobs differ, from jobs that ran side by side.
 
 Jobs that are exactly alike fall into step: on a hard disk they then all wait for the same turn of
 the platter again and again, and one of several outcomes comes out of every repeat. Real jobs differ
 by some percent, and so do their outcomes.
+
+Jobs of one trial are compared with one another. From trial to trial the whole machine may be
+faster or slower, for all jobs alike: that is no difference between jobs, and would make the last of
+a few jobs end too late in virtual time.
 """
 
 from __future__ import annotations
@@ -13,7 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headrace.calibration.observed import ObservedCell
+from headrace.analysis.metrics import valid_trials
+from headrace.analysis.read import Records
 
 LEAST = 0.01
 """Smaller spreads change nothing that could be seen."""
@@ -23,30 +28,42 @@ _FEWEST = 4
 
 
 @dataclass(frozen=True)
-class RepeatedCell:
-    """The valid trials of one cell."""
+class JobsOfTrial:
+    """The jobs of one valid trial."""
 
     workload: str
-    jobs: int
-    """Jobs of one trial."""
-    trials: Sequence[ObservedCell]
+    cpu: Sequence[float]
+    """CPU time of each: seconds per event, per job where jobs have no events."""
 
 
-def cpu_spreads(cells: Iterable[RepeatedCell]) -> dict[str, float]:
+def jobs_side_by_side(records: Records, cells: Iterable[str]) -> list[JobsOfTrial]:
+    """Return the jobs of these cells' valid trials. Raises HeadraceError for a damaged file."""
+    wanted, found = set(cells), list[JobsOfTrial]()
+    for row in valid_trials(records).to_dict("records"):
+        if row["cell"] not in wanted:
+            continue
+        jobs = records.trial_jobs(str(row["id"]), ["on_cpu_s", "events"])
+        events = jobs["events"].to_numpy(dtype=float)
+        cpu = jobs["on_cpu_s"].to_numpy(dtype=float) / (events if (events > 0).all() else 1.0)
+        found.append(JobsOfTrial(str(row["workload"]), cpu.tolist()))
+    return found
+
+
+def cpu_spreads(trials: Iterable[JobsOfTrial]) -> dict[str, float]:
     """Return for each workload by which share the CPU times of its jobs differ, at most.
 
     A job's CPU time is multiplied by a factor drawn uniformly from 1 - share to 1 + share, which
-    has a standard deviation of share / sqrt(3). The mean of n jobs scatters by 1 / sqrt(n) of
-    that. Workloads with too few repeats, or hardly any scatter, are left out.
+    has a standard deviation of share / sqrt(3). Workloads of which too few jobs ran side by side,
+    or whose jobs hardly differ, are left out.
     """
     squares: dict[str, float] = {}
     degrees: dict[str, int] = {}
-    for cell in cells:
-        cpu = np.array([each.cpu for each in cell.trials])
-        if len(cpu) < 2 or cpu.mean() <= 0:
+    for trial in trials:
+        cpu = np.array(trial.cpu)
+        if len(cpu) < 2 or not np.isfinite(cpu).all() or cpu.mean() <= 0:
             continue
-        variance = float(cpu.var(ddof=1)) / float(cpu.mean()) ** 2 * cell.jobs
-        name, count = cell.workload, len(cpu) - 1
+        name, count = trial.workload, len(cpu) - 1
+        variance = float(cpu.var(ddof=1)) / float(cpu.mean()) ** 2
         squares[name] = squares.get(name, 0.0) + variance * count
         degrees[name] = degrees.get(name, 0) + count
     found = {

@@ -85,6 +85,7 @@ class CatalogNode(CatalogTable):
     create_ns: int = Field(0, ge=0, le=MOST_REQUEST_NS)
     remove_ns: int = Field(0, ge=0, le=MOST_REQUEST_NS)
     beside_job_ns: int = Field(0, ge=0, le=MOST_REQUEST_NS)
+    beside_request_ns: int = Field(0, ge=0, le=MOST_REQUEST_NS)
     copy_bytes_per_s: float = Field(4e9, ge=1000)
     write_copy_bytes_per_s: float = Field(0.0, ge=0)
     """Rate of writes into the page cache, with new pages; 0: as `copy_bytes_per_s`."""

@@ -97,6 +97,7 @@ impl World<'_> {
             create_ns: spec.create_ns,
             remove_ns: spec.remove_ns,
             beside_job_ns: spec.beside_job_ns,
+            beside_request_ns: spec.beside_request_ns,
             copy_ns_per_byte: 1e9 / spec.copy_bytes_per_s,
             write_copy_ns_per_byte: 1e9 / given(spec.write_copy_bytes_per_s, spec.copy_bytes_per_s),
             first_touch_ns_per_byte: 1e9 / given(spec.first_touch_bytes_per_s, f64::INFINITY),

@@ -103,6 +103,7 @@ impl World<'_> {
     pub(crate) fn send_rpc(&mut self, rpc: RpcId, asked: Asked) {
         self.counters.service_requests += 1;
         let Asked { service, client, of_server, job, .. } = asked;
+        self.start_system_work(client, self.hosts[client as usize].beside_request_ns);
         let cpu_ns = self.services[service as usize].settled.client_request_ns;
         if of_server && cpu_ns > 0 {
             self.rpcs[rpc].stage = Stage::Calling;

@@ -41,6 +41,10 @@ pub struct HostSpec {
     /// end, its connections, probes.
     #[serde(default)]
     pub beside_job_ns: u64,
+    /// CPU time that the system spends beside the jobs for each request of a drive of this host, and
+    /// for each that it sends to a server: interrupts, the network's and the drive's software.
+    #[serde(default)]
+    pub beside_request_ns: u64,
     /// Copy rate between page cache and job.
     #[serde(default = "copy")]
     pub copy_bytes_per_s: f64,

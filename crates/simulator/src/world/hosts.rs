@@ -28,6 +28,7 @@ pub(crate) struct Host {
     pub create_ns: u64,
     pub remove_ns: u64,
     pub beside_job_ns: u64,
+    pub beside_request_ns: u64,
     pub copy_ns_per_byte: f64,
     pub write_copy_ns_per_byte: f64,
     pub first_touch_ns_per_byte: f64,

@@ -210,6 +210,8 @@ pub(crate) struct Task {
     pub since: Nanos,
     pub wait_phase: Phase,
     pub pending_cpu_ns: u64,
+    /// Time in which the process waited since its last CPU work.
+    pub waited_ns: u64,
     pub cpu_factor: f64,
     pub variation: f64,
     /// CPU work that pieces so far took less than given.

@@ -97,8 +97,11 @@ impl World<'_> {
     pub(super) fn wake_drive(&mut self, volume: u32) {
         self.sample(volume);
         let mut completions = std::mem::take(&mut self.completions);
-        self.volumes[volume as usize].queue.wake(self.now, &mut completions);
-        self.counters.requests += completions.len() as u64;
+        let v = &mut self.volumes[volume as usize];
+        v.queue.wake(self.now, &mut completions);
+        let (host, done) = (v.host, completions.len() as u64);
+        self.counters.requests += done;
+        self.start_system_work(host, done * self.hosts[host as usize].beside_request_ns);
         for completion in completions.drain(..) {
             self.io_done(Id::of_tag(completion.tag), completion.status != Status::Done);
         }

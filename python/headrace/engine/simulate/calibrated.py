@@ -108,9 +108,11 @@ def _with_target(made: Scenario, own: TargetCalibration, target: str) -> Scenari
     held |= {(host["name"], target) for host in made["nodes"]}
     hosts = [_host(each, own, held) for each in (*made["nodes"], *made["servers"])]
     count = len(made["nodes"])
-    if own.beside_job is not None:
-        for host in hosts[:count]:
+    for host in hosts[:count]:
+        if own.beside_job is not None:
             host["beside_job_ns"] = round(own.beside_job * 1e9)
+        if own.beside_request is not None:
+            host["beside_request_ns"] = round(own.beside_request * 1e9)
     return {
         **made,
         "nodes": hosts[:count],
