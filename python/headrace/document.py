@@ -6,6 +6,7 @@ Messages name the lines, which are found when the first is wanted.
 from __future__ import annotations
 
 import codecs
+import json
 import math
 import os
 import re
@@ -64,6 +65,12 @@ class Document:
     ) -> FileProblem:
         """Return a problem of this file at a field. `given` is None when there is no value."""
         return FileProblem(self.file, self.line(path), dotted(path), shown(given), problem, allowed)
+
+
+def as_key(name: str) -> str:
+    """Return a name as a TOML file has it as a key: `"a.b"` in quotes, `disk` without."""
+    bare = re.fullmatch("[A-Za-z0-9_-]+", name)
+    return name if bare else json.dumps(name, ensure_ascii=False)
 
 
 def dotted(path: FieldPath) -> str:

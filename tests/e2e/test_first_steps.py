@@ -83,6 +83,16 @@ def test_a_results_folder_nearby_is_named(workspace: Workspace) -> None:
     assert "results/first" in workspace.run("report", "frist").stderr
 
 
+def test_what_init_says_comes_next_is_possible(workspace: Workspace) -> None:
+    written = workspace.run("init", ".")
+    assert "headrace simulate study.toml" in written.stdout
+    ended = workspace.run("simulate", "study.toml", "--results", "virtual")
+    assert ended.returncode == 0, ended.stderr
+    # A folder of a cluster, without a drive that stands for it.
+    assert "headrace simulate" not in workspace.run("init", "cluster").stdout
+    assert workspace.run("simulate", "cluster.toml").returncode == 2
+
+
 def test_the_quickstart_comes_along(workspace: Workspace) -> None:
     assert workspace.run("init", "quickstart").returncode == 0
     assert (workspace.place / "quickstart.toml").read_text() == (

@@ -62,9 +62,27 @@ def test_a_choice_is_named_with_what_the_wrong_one_costs(tmp_path: Path) -> None
     assert said.doubts == ()
 
 
+def test_levels_that_are_worse_over_all_trials_may_not_do_as_well(tmp_path: Path) -> None:
+    """Two repeats of 16 combinations tell few pairs apart; sixteen trials of each level do."""
+    names = ("a", "b", "c", "d")
+    cells = [
+        {**ONE[0], "filesystem": name, "scheduler": scheduler}
+        for name in names
+        for scheduler in names
+    ]
+    effects = {"filesystem": {"a": 0.2, "b": 0.2, "c": 0.1}}
+    _, said = found(tmp_path, cells, 2, effects=effects, trial_sigma=0.02, device_bytes_per_s=1e7)
+    assert said.action.startswith("Take disk with filesystem b,")
+    assert said.doubts == (
+        "No difference is seen to 15 of 15 other combinations: the cheapest of them may do as "
+        "well, but not those with filesystem d: over all trials they are worse.",
+    )
+
+
 def test_no_difference_is_a_doubt(tmp_path: Path) -> None:
     _, said = found(tmp_path, TWO)
     assert "No difference is seen to 1 of 1 other combinations" in " ".join(said.doubts)
+    assert "may do as well." in " ".join(said.doubts)
     assert any("More repeats" in text for text in said.measure_next)
     assert "costs" not in said.reason
 

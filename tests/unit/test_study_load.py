@@ -15,6 +15,7 @@ from headrace.library import load_study
 from headrace.plan.order import make_plan
 from headrace.study import Study, load_study_text
 from headrace.study.first import first_study
+from headrace.study.level_words import option_of
 from headrace.study.resolve import applies, hard_to_change, resolve
 from headrace.study.schema import study_schema
 
@@ -76,6 +77,24 @@ def test_a_factor_finds_its_field_wherever_it_lies() -> None:
     assert resolved.target_options.filesystem == "xfs"
     assert resolved.target_options.read_ahead == 64000
     assert resolved.workload_options.data.codec == "zstd"
+
+
+def test_a_factor_of_a_part_whose_name_has_dots() -> None:
+    text = GOOD.replace("[target.image]", '[target."xfs-6.1"]').replace('"image"]', '"xfs-6.1"]')
+    text = text.replace("filesystem = [", '"target.xfs-6.1.filesystem" = [')
+    study = load(text)
+    assert {trial.levels.get("target.xfs-6.1.filesystem") for trial in make_plan(study).trials} == {
+        None, "ext4", "xfs",
+    }  # fmt: skip
+    options = resolve(study, "xfs-6.1", "scan", {"target.xfs-6.1.filesystem": "xfs"})
+    assert options.target_options.filesystem == "xfs"
+    assert option_of("target.xfs-6.1.filesystem", "block", "scan") == ("target", ("filesystem",))
+    (said,) = problems(
+        text.replace('"target.xfs-6.1.filesystem" = ["ext4", "xfs"]\n', "").replace(
+            'size = "1 GB"', 'size = ["1 GB", "2 GB"]'
+        )
+    )
+    assert 'several levels go in [factors]: target."xfs-6.1".size = […]' in said
 
 
 def test_relative_paths_are_relative_to_the_study() -> None:
@@ -252,6 +271,36 @@ def test_every_mistake_is_named_at_once() -> None:
         .replace("title", "titel")
     )
     assert len(problems(text)) == 3
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "field"),
+    [
+        ("slots = [1, 2]", "run.slots = [4]", "run.slots"),
+        ('codec = ["zlib", "zstd"]', 'data.codec = ["lz4"]', "workload.scan.data.codec"),
+        ("read_ahead = [0]", "target.disk.read_ahead = [4096]", "target.disk.read_ahead"),
+        ("read_ahead = [0]", "target.image.read_ahead = [4096]", "target.image.read_ahead"),
+        ('codec = ["zlib"]', "data = [{ events = 9, files = 1 }]", "workload.scan.data"),
+        ('"site.node.link.rate" = ["1 Gb/s"]', 'site.node.link = ["10 Gb/s"]', "site.node.link"),
+    ],
+)
+def test_a_factor_that_replaces_the_levels_of_another_is_refused(
+    first: str, second: str, field: str
+) -> None:
+    study = GOOD.partition("[factors]")[0] + "[factors]\n"
+    load(study + first)
+    load(study + second)
+    (said,) = problems(f"{study}{first}\n{second}\n")
+    name, before = second.partition(" =")[0], first.partition(" =")[0].strip('"')
+    assert f"factors.{name}: sets {field}, which the factor {before} varies, too" in said
+
+
+def test_a_table_and_then_a_field_of_it_are_two_factors() -> None:
+    data = "data = [{ events = 9, files = 1 }, { events = 99, files = 1 }]"
+    study = load(GOOD.replace("codec =", f"{data}\ncodec ="))
+    levels = {"data": {"events": 99, "files": 1}, "codec": "zstd"}
+    options = resolve(study, "disk", "scan", levels).workload_options.data
+    assert (options.events, options.codec) == (99, "zstd")
 
 
 READERS = GOOD.replace(

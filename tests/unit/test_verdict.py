@@ -229,6 +229,30 @@ def test_a_thread_that_waits_for_its_client_librarys_reader_waits_for_the_connec
             "60 %, at most",
         ),
         (
+            replace(
+                seen(TimeShare("wait-cpu", "", 9.9), TimeShare("cpu", "", 0.1)), cpu_s=8.0, cores=2
+            ),
+            "wait-cpu",
+            "too few CPUs for its threads and other programs: it used 0.80 of 2 "
+            "cores. Change: fewer jobs at once on these cores would save 60 %, "
+            "at most; more cores 99 %, as its own threads take turns.",
+        ),
+        (
+            replace(
+                seen(TimeShare("wait-cpu", "", 7.5), TimeShare("cpu", "", 2.5)), cpu_s=19.8, cores=2
+            ),
+            "wait-cpu",
+            "too few CPUs for its own threads: it used 1.98 of 2 cores. Change: more cores "
+            "would save 75 %, at most: its own threads",
+        ),
+        (
+            replace(
+                seen(TimeShare("cpu", "", 5.5), TimeShare("wait-cpu", "", 4.5)), cpu_s=19.8, cores=2
+            ),
+            "cpu",
+            "no storage would make it faster; faster code, or more cores, would.",
+        ),
+        (
             seen(TimeShare("block", "sda1", 6.0), TimeShare("cpu", "", 4.0), accesses=(RANDOM,)),
             "block",
             "reads of 4 KiB at random over 2.31 GB, 8.3 ms a wait",

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli._console import out
-from headrace.errors import RefusedError, UsageError, as_word
+from headrace.errors import HeadraceError, RefusedError, UsageError, as_word
 from headrace.whole_file import write_new
 
 
@@ -52,7 +52,22 @@ def init(
     out.print(f"written: {file}", markup=False)
     out.print(f"  headrace plan {as_word(file)}       shows what it will do", markup=False)
     out.print(f"  headrace run {as_word(file)}        does it", markup=False)
-    out.print(f"  headrace simulate {as_word(file)}   does it in virtual time", markup=False)
+    if _can_be_simulated(file):
+        out.print(f"  headrace simulate {as_word(file)}   does it in virtual time", markup=False)
+
+
+def _can_be_simulated(file: Path) -> bool:
+    """Return whether every target and workload has a model: one cell of each pair is looked at."""
+    from headrace.engine.simulate.checking import not_modelled
+    from headrace.plan.order import make_plan
+    from headrace.study.load import load_study
+
+    try:
+        study = load_study(file)
+        pairs = {(trial.target, trial.workload): trial for trial in make_plan(study).trials}
+        return not not_modelled(study, pairs.values(), "")
+    except HeadraceError:  # such as a variable of the environment that the study needs
+        return False
 
 
 def _is_name(path: Path, studies: dict[str, Path]) -> bool:

@@ -84,8 +84,9 @@ def choose(basis: Basis, wishes: Wishes, objectives: Sequence[Quantity] = ()) ->
     shares = _best_shares(feasible, score)
     within = [not _broken(one, wishes) and not _unknown(one, wishes) for one in candidates]
     every = (wanted, *(each for each in objectives if each != wanted))
-    known = [each for each in every if all(each.name in one.points for one in candidates)]
-    front = _front([one if ok else None for one, ok in zip(candidates, within, strict=True)], known)
+    meeting = {index: one for index, one in enumerate(candidates) if within[index]}
+    known = [each for each in every if any(each.name in one.points for one in meeting.values())]
+    front = _front(meeting, known)
     judged = [
         JudgedConfiguration(
             candidate=one,
@@ -191,21 +192,30 @@ def _why_unknown(candidate: Candidate, quantity: Quantity, trials: str) -> str:
     )
 
 
-def _front(candidates: Sequence[Candidate | None], objectives: Sequence[Quantity]) -> set[int]:
-    """Return the indices that no other dominates; None is left out."""
+def _front(candidates: Mapping[int, Candidate], objectives: Sequence[Quantity]) -> set[int]:
+    """Return the indices of the candidates that no other is shown to beat.
+
+    One with an unknown objective could be the better one in it: it is compared with those alone of
+    which the same objectives are known.
+    """
     values = {
-        index: [(-1 if each.less_is_better else 1) * one.points[each.name] for each in objectives]
-        for index, one in enumerate(candidates)
-        if one is not None
+        index: {
+            each.name: (-1 if each.less_is_better else 1) * one.points[each.name]
+            for each in objectives
+            if each.name in one.points
+        }
+        for index, one in candidates.items()
     }
 
-    def dominated(mine: list[float]) -> bool:
+    def beaten(mine: dict[str, float]) -> bool:
         return any(
-            all(a >= b for a, b in zip(other, mine, strict=True)) and other != mine
+            other.keys() == mine.keys()
+            and other != mine
+            and all(other[name] >= mine[name] for name in mine)
             for other in values.values()
         )
 
-    return {index for index, mine in values.items() if not dominated(mine)}
+    return {index for index, mine in values.items() if not beaten(mine)}
 
 
 def _with_alike(

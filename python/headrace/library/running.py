@@ -275,7 +275,8 @@ def resume(
     Trials with a damaged record run again too, and with `retry_invalid` those with an invalid one;
     the old records move to `retried/`. A plan that cannot be read is made again from the study.
     `on`: what simulates, as for `LoadedStudy.run`. Raises UsageError when the folder holds no
-    results, RefusedError when it was written by another version or its study has changed.
+    results, RefusedError when it was written by another version or its study has changed,
+    StudyError when its study cannot be read.
     """
     from headrace.records.store import WATCHED, ResultStore, read_header
 
@@ -283,14 +284,15 @@ def resume(
     if cache_dir is not None:
         check_place(cache_dir, "--cache-dir")
     header = read_header(root)
-    text = (root / "study.toml").read_text("utf-8")
+    document = headrace.study.load.stored_document(root)
+    text = document.raw.decode()
     if text.startswith(WATCHED):
         raise RefusedError(
             f"{root} has the records of a watch: there is nothing to resume",
             hint="headrace watch --record FOLDER watches again, into another folder",
         )
     base = Path(header.base)
-    study = headrace.study.load.load_study_text(text, file=root / "study.toml", base=base)
+    study = headrace.study.load.study_of(document, base)
     if study.hash != header.study_hash:
         raise RefusedError(
             f"{root / 'study.toml'} is not the study that these results were begun with",

@@ -22,6 +22,7 @@ from headrace.report.wording import (
     beyond_text,
     choice_words,
     cost_text,
+    factor_text,
     fed_interval,
     fed_words,
     main_metric,
@@ -187,8 +188,7 @@ def _effects(findings: Findings, curve: Curve, metric: str | None) -> list[Facto
 
 def _takes_worst(curve: Curve, effect: FactorEffect) -> bool:
     """Return whether the curve has a level that is the worst one over all other settings."""
-    level = curve.target if effect.factor == "target" else curve.levels.get(effect.factor)
-    worst = (effect.worst, *effect.alike_worst)
+    level, worst = _level(curve, effect), (effect.worst, *effect.alike_worst)
     return level in worst and level != effect.best and level not in effect.alike_best
 
 
@@ -209,7 +209,7 @@ def _doubts(findings: Findings, curve: Curve, mine: list[Curve]) -> list[str]:
     elif len(mine) > 1 and curve.alike:
         found.append(
             f"No difference is seen to {curve.alike} of {len(mine) - 1} other combinations: the "
-            "cheapest of them may do as well."
+            f"cheapest of them may do as well{_worse_words(findings, curve, mine)}."
         )
     if len(mine) > 1:
         metric, names = main_metric(findings, curve.workload), LevelNames.of(findings)
@@ -231,6 +231,33 @@ def _doubts(findings: Findings, curve: Curve, mine: list[Curve]) -> list[str]:
         said = ", ".join(f"{storage_of(each)} for {each.workload}" for each in others[:3])
         found.append(f"Other workloads want other storage: {said}.")
     return found
+
+
+def _worse_words(findings: Findings, curve: Curve, mine: list[Curve]) -> str:
+    """Return the levels of combinations without a seen difference to the curve that the effects of
+    factors, over all trials, show to be worse: `, but not those with drive a or b …`."""
+    metric, names = main_metric(findings, curve.workload), LevelNames.of(findings)
+    alike = [each for each in mine if each.rank == 1 and each is not curve]
+    worse: list[str] = []
+    for effect in _effects(findings, curve, metric):
+        level = _level(curve, effect)
+        if level == effect.best:
+            levels = [e.level for e in effect.levels if e.level not in (level, *effect.alike_best)]
+        elif level in effect.alike_best and level not in effect.alike_worst:
+            levels = [effect.worst]
+        else:
+            levels = []
+        having = [_level(each, effect) for each in alike]
+        shown = [names.level(effect, each) for each in levels if each in having]
+        if shown:
+            worse.append(f"{factor_text(effect.factor)} {' or '.join(shown)}")
+    if not worse:
+        return ""
+    return f", but not those with {', '.join(worse)}: over all trials they are worse"
+
+
+def _level(curve: Curve, effect: FactorEffect) -> object:
+    return curve.target if effect.factor == "target" else curve.levels.get(effect.factor)
 
 
 def _is_unsure(fed: SlotsFed) -> bool:

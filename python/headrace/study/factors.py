@@ -282,9 +282,11 @@ def find_factor(study: Study, name: str) -> list[Address]:
     if head == "run" and rest:
         return [Address("run", None, rest)] if rest in RunOptions.model_fields else []
     if head in ("target", "workload") and rest:
-        part, _, field = rest.partition(".")
         parts = study.targets if head == "target" else study.workloads
-        return _in_part(head, parts[part], field) if part in parts and field else []
+        # Names may have dots; of `a` and `a.b`, `a.b.size` is of the second.
+        owners = [name for name in parts if rest.startswith(f"{name}.")]
+        owner = max(owners, key=len, default="")
+        return _in_part(head, parts[owner], rest[len(owner) + 1 :]) if owner else []
     if name == FAULT and study.faults:
         return [Address("fault", None, name)]
     if name in RunOptions.model_fields:

@@ -19,6 +19,10 @@ path = {path}
 # scheduler = "mq-deadline"     # set for the study and restored afterwards (root)
 # read_ahead = "128 KiB"
 
+# `headrace simulate`: the drive that stands for the storage. `headrace drive list` names others.
+[site.node]
+drives = {{ storage = "samsung-870-evo-1tb" }}
+
 # What runs in the slots: a search for the Higgs boson in four leptons. It reads every \
 collection of generated collision events.
 # Other kinds: scan (one variable), skim (reads half the events, writes them), sequential and \

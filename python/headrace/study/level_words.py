@@ -76,10 +76,14 @@ def option_of(
         field = field.partition(".")[2]
     if section not in _SECTIONS:
         section, field = "", factor
-    for name, model in _models(target_kind, workload_kind).items():
-        paths = find_field(model, field) if model is not None and section in ("", name) else ()
-        if paths:
-            return name, paths[0]
+    models = _models(target_kind, workload_kind)
+    while field:
+        for name, model in models.items():
+            paths = find_field(model, field) if model is not None and section in ("", name) else ()
+            if paths:
+                return name, paths[0]
+        # The name of a target or workload may have dots.
+        field = field.partition(".")[2] if section in ("target", "workload") else ""
     return None
 
 

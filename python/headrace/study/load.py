@@ -24,6 +24,7 @@ from headrace.registry import nearest
 from headrace.site import Site
 from headrace.study.factors import FAULT, NO_FAULT, FactorsReader, factor_names, find_factor
 from headrace.study.model import PlanOptions, ReportOptions, RunOptions, Study
+from headrace.study.overlaps import check_overlaps
 from headrace.study.packaged import packaged_studies
 from headrace.study.parts import PartsReader
 from headrace.validation import Problems
@@ -81,6 +82,15 @@ def load_study(file: str | Path, *, base: Path | None = None) -> Study:
     return study_of(document, base or path.resolve().parent)
 
 
+def stored_document(results: Path) -> Document:
+    """Return the study stored in a results folder. Raises StudyError when it cannot be read."""
+    try:
+        return read_document(results / "study.toml")
+    except StudyError as error:
+        error.hint = "put the study of these results back there, as it was"
+        raise
+
+
 def _where_else(missing: Path) -> str:
     """Return a hint for a missing study file: what the user may have meant."""
     if missing.stem in packaged_studies():
@@ -111,6 +121,7 @@ def study_of(document: Document, base: Path) -> Study:
     levels = factors.factors()
     exclude, only = factors.partial_cells("exclude", levels), factors.partial_cells("only", levels)
     factors.check_together(exclude, only=bool(only))
+    check_overlaps(problems, study, levels)
     _check_used(problems, study, levels)
     for name in study.report_options.price:
         if study.targets and name not in study.targets:

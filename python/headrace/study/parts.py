@@ -16,7 +16,7 @@ from headrace import probes as probe_package
 from headrace import targets as target_package
 from headrace import workloads as workload_package
 from headrace.catalog import entry
-from headrace.document import FieldPath
+from headrace.document import FieldPath, as_key
 from headrace.errors import StudyError
 from headrace.site import OF_CODE, OF_WORKLOADS, Site, has_field
 from headrace.study.fields import anchor_drives, anchored_fields, entry_names
@@ -76,7 +76,7 @@ class PartsReader:
         self.known_entries(path, own)
         before = len(self.problems.found)
         own = self.anchored(path, kinds[kind].Options, own)
-        several = f"several levels go in [factors]: {section}.{name}.{{}} = […]"
+        several = f"several levels go in [factors]: {section}.{as_key(name)}.{{}} = […]"
         options = self.problems.validated(path, own, kinds[kind].Options, several=several)
         if options is not None and len(self.problems.found) == before:
             self.check_own_files(path, options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel
 from typing_extensions import override
 
+from headrace.document import as_key
 from headrace.errors import HeadraceError
 from headrace.site import Site
 from headrace.targets import ModelledStorage, Target
@@ -54,8 +55,8 @@ class LocalTarget(Target):
                     f"target {self.name}: a real medium can only be simulated by a drive that "
                     "stands for it",
                     hint=(
-                        f'give [site.node] drives = {{ {self.name} = "NAME" }}; headrace drive '
-                        "list names them"
+                        f'give [site.node] drives = {{ {as_key(self.name)} = "NAME" }}; '
+                        "headrace drive list names them"
                     ),
                 )
             if isinstance(stand_in, str):

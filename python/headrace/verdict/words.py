@@ -141,7 +141,6 @@ def exit_words(code: int | None) -> str:
 
 
 def _limit_words(seen: Observation, limit: ProgramLimit) -> str:
-    share = percent(limit.fraction)
     if limit.kind == "too-short":
         return f"not known: {format_seconds(seen.wall_s)} is too short to judge"
     if limit.kind in STORAGE:
@@ -152,7 +151,7 @@ def _limit_words(seen: Observation, limit: ProgramLimit) -> str:
         return f"{name}{': ' if reads else ''}{reads}"
     words = {
         "cpu": f"the CPU: it computes, on {_cores_words(seen)}",
-        "wait-cpu": f"too few CPUs: for {share} of its time it could run and had none",
+        "wait-cpu": _few_cpus_words(seen, limit.fraction),
         "memory": "memory: what it had read was dropped, and is read again"
         + (", from swap" if seen.swapped_in else ""),
         "connection": _connection_words(seen),
@@ -164,6 +163,14 @@ def _limit_words(seen: Observation, limit: ProgramLimit) -> str:
     if limit.kind == "other" and seen.hidden:
         return "not known: it sleeps, and what it waits for is not readable"
     return words.get(limit.kind, "not known: it neither ran nor waited for storage")
+
+
+def _few_cpus_words(seen: Observation, waited: float) -> str:
+    alone = _saved_alone(seen)
+    if alone == waited:
+        return f"too few CPUs: for {percent(waited)} of its time it could run and had none"
+    takers = "its own threads" if alone < _TELLING else "its threads and other programs"
+    return f"too few CPUs for {takers}: it used {_cores_words(seen)}"
 
 
 def _cores_words(seen: Observation) -> str:
@@ -250,8 +257,7 @@ def _change_words(seen: Observation, limit: ProgramLimit) -> str:
         return "not known; its owner, or root, sees what it waits for"
     words = {
         "cpu": f"{saves}; {_cpu_words(seen)}",
-        "wait-cpu": "fewer jobs at once on these cores would save "
-        f"{percent(limit.fraction)}, at most",
+        "wait-cpu": _more_cpu_words(seen, limit.fraction),
         "memory": f"more memory, or fewer jobs at once; {saves}",
         "connection": _nearer_words(seen, limit),
         "sleep": f"what it waits for must come sooner; {saves}",
@@ -306,9 +312,30 @@ def _cpu_words(seen: Observation) -> str:
     means = (
         "faster code, or more cores," if _cores_used(seen) > _ONE_CORE else "faster code or CPUs"
     )
-    waited = seen.fraction("wait-cpu")
+    waited = _saved_alone(seen)
     fewer = f"; fewer jobs at once, by {percent(waited)} at most" if waited >= _TELLING else ""
     return f"{means} would{fewer}"
+
+
+def _saved_alone(seen: Observation) -> float:
+    """Return what a program that waits for CPUs would save without other jobs, at most.
+
+    Its own threads wait for one another's CPUs, too: even alone it takes its CPU time over the
+    number of cores.
+    """
+    waited = seen.fraction("wait-cpu")
+    return min(waited, max(0.0, 1 - _cores_used(seen) / seen.cores)) if seen.cores else waited
+
+
+def _more_cpu_words(seen: Observation, waited: float) -> str:
+    """Return what would help a program that waits for CPUs most of its time."""
+    alone = _saved_alone(seen)
+    if alone < _TELLING:
+        return f"more cores would save {percent(waited)}, at most: its own threads take turns"
+    fewer = f"fewer jobs at once on these cores would save {percent(alone)}, at most"
+    if alone == waited:
+        return fewer
+    return f"{fewer}; more cores {percent(waited)}, as its own threads take turns"
 
 
 def _advice_words(advice: Advice) -> str:

@@ -25,7 +25,7 @@ from headrace.errors import HeadraceError, UsageError
 from headrace.metrics import values_of
 from headrace.plan.trial import Trial
 from headrace.records.trial_record import TrialRecord
-from headrace.study.load import load_study_text
+from headrace.study.load import stored_document, study_of
 from headrace.study.model import Study
 from headrace.study.resolve import resolve
 
@@ -135,12 +135,7 @@ class _Simulation:
 
 
 def _study(records: Records) -> Study:
-    file = records.root / "study.toml"
-    try:
-        text = file.read_text("utf-8")
-    except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}: only a stored study can be scaled") from error
-    return load_study_text(text, file=file, base=Path(records.header.base))
+    return study_of(stored_document(records.root), Path(records.header.base))
 
 
 def _simulated(wanted: Sequence[_Simulation]) -> list[TrialRecord | None]:
