@@ -6,6 +6,8 @@ Plots of traces and of profiles use them too. Colours: Okabe and Ito, "Color Uni
 
 from __future__ import annotations
 
+import logging
+
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, YELLOW, BLACK, GREY = (
     "#0072B2",
     "#D55E00",
@@ -45,3 +47,9 @@ LEDGER_TEXT = {
     "wait_network": "#ffffff",
     "other": "#1a1a1a",
 }
+
+
+def quiet_matplotlib() -> None:
+    """Keep matplotlib from saying that it has no folder for its cache, which pictures do not need:
+    call this before it is imported."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)

@@ -233,7 +233,7 @@ def test_a_model_is_validated_by_the_times_of_a_drive(tmp_path: Path) -> None:
 
 
 def test_a_fit_that_does_not_meet_the_results_is_not_written(tmp_path: Path) -> None:
-    options = {"rw": "randread", "bs": "4k", "iodepth": "1", "ioengine": "libaio"}
+    options = {"rw": "randread", "bs": "4k", "iodepth": "1", "ioengine": "libaio", "direct": "1"}
     part = {"total_ios": 1000, "iops": 9000.0, "clat_ns": {"mean": 111_000.0}}
     nothing = {"total_ios": 0, "iops": 0.0, "clat_ns": {"mean": 0.0}}
     job = {"jobname": "ssd", "job options": options, "read": part, "write": nothing}

@@ -69,7 +69,7 @@ def as_fio(
     result: dict[str, Any] = run_drive(drive.table, load)
     job: dict[str, Any] = {
         "jobname": f"job{number}",
-        "job options": {**options, "ioengine": "libaio"},
+        "job options": {**options, "ioengine": "libaio", "direct": "1"},
     }
     for direction in ("read", "write"):
         part = result[direction]
@@ -160,7 +160,7 @@ def test_a_write_cache_is_fitted_over_the_time_that_fio_measured(
 
 
 def test_the_ramp_of_fio_is_no_part_of_what_it_measured(tmp_path: Path) -> None:
-    options = {"rw": "randwrite", "ioengine": "libaio", "ramp_time": "30s"}
+    options = {"rw": "randwrite", "ioengine": "libaio", "direct": "1", "ramp_time": "30s"}
     write = {"total_ios": 1000, "iops": 200.0, "runtime": 30_000}
     file = tmp_path / "fio.json"
     file.write_text(json.dumps({"jobs": [{"job options": options, "write": write}]}))
@@ -216,6 +216,7 @@ def test_a_fitted_drive_gives_the_results_and_those_left_out(
 def test_options_of_fio_with_two_names_are_read_by_both(
     tmp_path: Path, options: dict[str, str], field: str, value: int
 ) -> None:
+    options = {**options, "direct": "1"}
     job = {"jobname": "j", "job options": options, "write": {"total_ios": 9, "iops": 3.0}}
     (tmp_path / "fio.json").write_text(json.dumps({"jobs": [job]}))
     (found,) = read_fio_results(tmp_path / "fio.json", 1.0)
@@ -223,7 +224,7 @@ def test_options_of_fio_with_two_names_are_read_by_both(
 
 
 def fio_job(name: str = "j", /, **changed: Any) -> dict[str, Any]:
-    options = {"rw": "randread", "bs": "4k", "iodepth": "8", "ioengine": "libaio"}
+    options = {"rw": "randread", "bs": "4k", "iodepth": "8", "ioengine": "libaio", "direct": "1"}
     read = {"total_ios": 9, "iops": 50.0, "clat_ns": {"mean": 7000.0}}
     return {
         "jobname": name,
@@ -266,7 +267,7 @@ def test_results_of_fio_between_its_messages(tmp_path: Path) -> None:
 
 
 def clone(iops: float, ios: int, mean_ns: float, **changed: Any) -> dict[str, Any]:
-    options = {"rw": "randread", "numjobs": "3", "ioengine": "libaio"}
+    options = {"rw": "randread", "numjobs": "3", "ioengine": "libaio", "direct": "1"}
     read = {"total_ios": ios, "iops": iops, "runtime": 1000, "clat_ns": {"mean": mean_ns}}
     return fio_job("c", **{"job options": options, "read": read, **changed})
 
@@ -314,6 +315,7 @@ def test_of_a_run_that_tells_its_status_the_last_result_counts(tmp_path: Path) -
 def test_defaults_and_notations_of_fio(
     tmp_path: Path, options: dict[str, str], depth: int, size: int
 ) -> None:
+    options = {"direct": "1", **options}
     (tmp_path / "fio.json").write_text(fio_text(fio_job(**{"job options": options})))
     (found,) = read_fio_results(tmp_path / "fio.json", 1.0)
     assert (found.load.iodepth, found.load.bs_bytes) == (depth, size)
@@ -337,9 +339,26 @@ def test_defaults_and_notations_of_fio(
                 "latency_target": "5ms",
             }.items()
         ),
-        ([fio_job(**{"job options": {"bs": "4k,64k"}})], "is not one size"),
+        ([fio_job(**{"job options": {"rw": "randrw", "bs": "4k,64k"}})], "is not one size"),
+        (
+            [fio_job(**{"job options": {"filename": "/dev/sdb:/dev/sdc", "direct": "1"}})],
+            "is 2 files or devices",
+        ),
+        (
+            [
+                fio_job(
+                    read={},
+                    mixed={"total_ios": 9, "iops": 5.0},
+                    **{"job options": {"rw": "randrw", "direct": "1"}},
+                )
+            ],
+            "has reads and writes as one number",
+        ),
         ([clone(5.0, 5, 7e6, job_runtime=6000)], "sums up jobs"),
-        ([fio_job(**{"job options": {"name": "last of its group"}})], "sums up jobs"),
+        (
+            [fio_job(**{"job options": {"name": "last of its group", "direct": "1"}})],
+            "sums up jobs",
+        ),
     ],
 )
 def test_a_load_that_is_not_known_or_another_one_is_refused(
@@ -348,6 +367,80 @@ def test_a_load_that_is_not_known_or_another_one_is_refused(
     (tmp_path / "fio.json").write_text(fio_text(*jobs))
     with pytest.raises(StudyError, match=said):
         read_fio_results(tmp_path / "fio.json", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "served"),
+    [
+        ({"rw": "randread", "ioengine": "libaio"}, "cache"),
+        ({"rw": "randread", "direct": "0"}, "cache"),
+        ({"rw": "read", "fsync": "1"}, "cache"),
+        ({"rw": "randrw", "fsync": "1"}, "cache"),
+        ({"rw": "randwrite", "fdatasync": "8"}, "cache"),
+        ({"rw": "randwrite", "fdatasync": "1"}, "drive"),
+        ({"rw": "randread", "buffered": "0"}, "drive"),
+        ({"rw": "randread", "ioengine": "io_uring_cmd"}, "drive"),
+    ],
+)
+def test_results_of_the_page_cache_are_not_those_of_the_drive(
+    tmp_path: Path, options: dict[str, str], served: str
+) -> None:
+    """A fit took 1.4 M reads/s of memory for those of a disk."""
+    file = tmp_path / "fio.json"
+    file.write_text(fio_text(fio_job(**{"job options": options})))
+    if served == "drive":
+        assert read_fio_results(file, 1.0)
+        return
+    with pytest.raises(StudyError, match="went through the page cache"):
+        read_fio_results(file, 1.0)
+    together = {"global options": {"direct": "1"}, "jobs": [fio_job(**{"job options": options})]}
+    file.write_text(json.dumps(together))
+    assert options.get("direct") == "0" or read_fio_results(file, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "size"),
+    [
+        ({"rw": "randread", "bs": "4k,64k"}, 4096),
+        ({"rw": "randread", "bs": ",64k"}, 4096),
+        ({"rw": "randwrite", "bs": "4k,64k"}, 65536),
+        ({"rw": "randwrite", "bs": "8k,"}, 8192),
+        ({"rw": "randrw", "bs": "8k,8k,64k"}, 8192),
+    ],
+)
+def test_sizes_of_reads_and_of_writes(tmp_path: Path, options: dict[str, str], size: int) -> None:
+    """Loads of reads alone were refused for the size of writes."""
+    file = tmp_path / "fio.json"
+    job = fio_job(
+        write={"total_ios": 9, "iops": 5.0}, **{"job options": {**options, "direct": "1"}}
+    )
+    file.write_text(fio_text(job))
+    assert read_fio_results(file, 1.0)[0].load.bs_bytes == size
+
+
+def test_reads_that_are_reported_as_mixed(tmp_path: Path) -> None:
+    """`--unified_rw_reporting=1`: the result "held no requests"."""
+    file = tmp_path / "fio.json"
+    mixed = {"total_ios": 9, "iops": 50.0, "runtime": 2000, "clat_ns": {"mean": 7000.0}}
+    file.write_text(fio_text(fio_job(read={}, mixed=mixed)))
+    (found,) = read_fio_results(file, 1.0)
+    assert found.values == {"read.iops": 50.0, "read.latency_ns_mean": 7000.0}
+    assert found.measured_s == 2.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "3;fio-3.33;a;0;0;1024;44521;11130;23;0;0;0.0;0.0\n",
+        "a: (g=0): rw=randread, bs=(R) 4096B-4096B, ioengine=psync, iodepth=1\nfio-3.33\n",
+    ],
+)
+def test_other_output_of_fio_is_no_trace(tmp_path: Path, text: str) -> None:
+    """It was "an unknown format", of which blktrace and others were allowed."""
+    (tmp_path / "fio.txt").write_text(text)
+    assert not is_trace(tmp_path / "fio.txt")
+    with pytest.raises(StudyError, match="is not a result of fio --output-format=json"):
+        read_fio_results(tmp_path / "fio.txt", 1.0)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])

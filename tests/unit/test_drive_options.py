@@ -311,7 +311,7 @@ def test_why_a_value_is_not_determined_is_said_below_the_table(
     monkeypatch.setenv("COLUMNS", "80")
     Path("sheet.toml").write_text(SHEET)
     read = {"total_ios": 1000, "iops": 72.1, "runtime": 60_000}
-    job = {"job options": {"rw": "randread", "ioengine": "libaio"}, "read": read}
+    job = {"job options": {"rw": "randread", "ioengine": "libaio", "direct": "1"}, "read": read}
     Path("fio.json").write_text(json.dumps({"jobs": [job]}))
     code, out, _ = headrace("fit sheet.toml fio.json --out new.toml")
     table, _, reasons = out.partition("not determined: ")

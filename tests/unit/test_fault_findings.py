@@ -5,19 +5,27 @@ Completion delay of emulated drives; order and shape of small studies.
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from headrace.analysis.faults import fault_effects
+from headrace.analysis.find import find
+from headrace.analysis.read import read
 from headrace.analysis.trial_row import TrialRow, trial_rows
 from headrace.engine.measure.validity import completion_delay
+from headrace.library import decide
 from headrace.records.inventory import InventoryItem
 from headrace.records.trial_record import FaultRecord
+from headrace.report.answers import answers
+from headrace.report.recommendation import recommendation
 from headrace.reproduce.small_study import judged, spread
+from synthetic_records import Truth, plan_of, write_results
 
 
 class Told:
@@ -201,3 +209,37 @@ def test_a_claim_is_neither_true_nor_false_where_a_number_is_missing() -> None:
     assert (found.simulated, found.emulated) == (True, None)
     assert "emulated lacks a valid trial" in found.why
     assert spread([2.0, None, 3.0]) == pytest.approx(0.5)
+
+
+def test_a_fault_is_no_choice_that_is_recommended(tmp_path: Path) -> None:
+    """A report said "Take disk with no fault", or with a fault where that had a better rate."""
+    cells: list[dict[str, Any]] = [
+        {"target": "disk", "workload": "higgs", "slots": slots, "fault": level, **more}
+        for slots in (1, 2)
+        for level in ("none", "slow")
+        for more in ({"filesystem": "ext4"}, {"filesystem": "xfs"})
+    ]
+    effects = {"fault": {"slow": 0.3}, "filesystem": {"ext4": 0.1}}
+    truth = Truth(effects=effects, trial_sigma=0.001)
+    root = write_results(tmp_path / "r", plan_of(cells, 3), truth, series=False)
+    findings = find(read(root))
+    assert [curve.levels["fault"] for curve in findings.curves] == ["none"] * 2 + ["slow"] * 2
+    (answer,) = answers(findings)
+    assert (answer.best.levels["filesystem"], answer.others) == ("ext4", 1)
+    action = recommendation(findings)
+    assert action is not None
+    for said in (answer.sentence, action.action, *action.doubts):
+        assert "fault" not in said and "slow" not in said, said
+    text = io.StringIO()
+    decide([root], console=Console(file=text, width=200))
+    assert "disk, filesystem ext4, 2 slots" in text.getvalue() and "fault" not in text.getvalue()
+
+
+def test_one_storage_with_and_without_a_fault_is_no_choice(tmp_path: Path) -> None:
+    cells: list[dict[str, Any]] = [
+        {"target": "disk", "workload": "higgs", "slots": 1, "fault": level}
+        for level in ("none", "slow")
+    ]
+    root = write_results(tmp_path / "r", plan_of(cells, 3), Truth(), series=False)
+    found = recommendation(find(read(root)))
+    assert found is not None and "Take" not in found.action and "fault" not in found.action

@@ -455,3 +455,21 @@ def test_slots_fed_stop_at_the_first_number_that_fails() -> None:
     fed = slots_fed([point(1, 0.95, 1), point(2, 0.85, 2), point(4, 0.91, 3)], 0.9)
     assert fed is not None
     assert (fed.slots, fed.interpolated, fed.why) == (1, pytest.approx(1.5), "network")
+
+
+def test_combinations_are_compared_at_one_way_to_make_up_the_load(tmp_path: Path) -> None:
+    """The cost of the wrong choices was that of 2 nodes for 4, and best and worst had one name."""
+    cells: list[dict[str, Any]] = [
+        {"target": "disk", "workload": "higgs", "slots": slots, "nodes": nodes, **more}
+        for slots, nodes in ((2, 4), (4, 2))
+        for filesystem in ("ext4", "xfs")
+        for scheduler in ("none", "bfq")
+        for more in ({"filesystem": filesystem, "scheduler": scheduler},)
+    ]
+    effects = {"nodes": {4: 0.4}, "filesystem": {"xfs": 0.1}, "scheduler": {"bfq": -0.1}}
+    truth = Truth(trial_sigma=0.001, effects=effects)
+    findings = find(read(write_results(tmp_path, plan_of(cells, 3), truth, series=False)))
+    (found,) = findings.combined
+    assert (found.slots, found.cells) == (8, 4)
+    assert found.cost.value == pytest.approx(1 - np.exp(-0.2), abs=0.01)
+    assert found.best_name != found.worst_name

@@ -15,7 +15,7 @@ from rich.console import Console
 import headrace
 from headrace.analysis.gate import Gate, as_json
 from headrace.cli.gate import gate as command
-from headrace.errors import ExitCode, NotJudgedError, RefusedError, UsageError
+from headrace.errors import ExitCode, NotJudgedError, RefusedError, StudyError, UsageError
 from headrace.library.shown import ShownGate
 from headrace.report.gate import headline, print_gate, remarks
 from headrace.watching import Watcher
@@ -28,6 +28,7 @@ CELLS: list[dict[str, Any]] = [
     for filesystem in ("ext4", "xfs")
     for slots in (1, 2, 4)
 ]
+WH = "energy_wh_per_job"
 SLOW_XFS = {"filesystem": {"xfs": -0.2}}
 
 
@@ -145,6 +146,35 @@ def test_a_wrong_tolerance_is_refused(tolerance: str, tmp_path: Path) -> None:
         headrace.gate(base, base, tolerance=tolerance)
     with pytest.raises(UsageError, match="--metric event_rate: unknown metric"):
         headrace.gate(base, base, metric="event_rate")
+
+
+@pytest.mark.parametrize("printed", ["Wh/job", "wh/job", "energy per job (Wh/job)", WH])
+def test_a_metric_is_named_as_reports_print_it(tmp_path: Path, printed: str) -> None:
+    """`--metric "Wh/job"` was an unknown metric, though the report prints that name."""
+    base = made(tmp_path / "base", site_w=180.0)
+    found = headrace.gate(base, base, metric=printed)
+    assert {cell.difference.metric for cell in found.cells} == {WH}
+
+
+@pytest.mark.parametrize(
+    ("printed", "named"),
+    [("B/s", "(B/s), "), ("Energy per job", "energy_wh_per_job (Wh/job)")],
+)
+def test_what_several_metrics_are_called_names_them(
+    tmp_path: Path, printed: str, named: str
+) -> None:
+    base = made(tmp_path / "base", repeats=1, site_w=180.0)
+    with pytest.raises(UsageError, match="several metrics are called so") as caught:
+        headrace.gate(base, base, metric=printed)
+    assert named in (caught.value.hint or "")
+
+
+def test_a_study_with_a_printed_metric_says_its_name(tmp_path: Path) -> None:
+    text = 'headrace = 1\n[report]\nmetric = "Wh/job"\n[target.a]\nkind = "path"\npath = "/tmp"\n'
+    (tmp_path / "s.toml").write_text(text + '[workload.w]\nkind = "random"\n')
+    with pytest.raises(StudyError) as caught:
+        headrace.load_study(tmp_path / "s.toml")
+    assert f"unknown metric; its name is {WH} or " in str(caught.value)
 
 
 def test_the_command_prints_80_columns_and_ends_with_the_code(

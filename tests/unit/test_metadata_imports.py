@@ -330,6 +330,42 @@ def test_a_table_alone_without_its_last_end_of_line_is_whole(tmp_path: Path) -> 
     assert not read_one(tmp_path, table[:-1]).whole
 
 
+def wrapped(text: str, columns: int) -> str:
+    """Return a text as a mail program sends it: long lines broken at spaces."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        while len(line) > columns and (at := line.rstrip().rfind(" ", 0, columns)) > 12:
+            lines.append(line[:at])
+            line = line[at + 1 :]
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("columns", [50, 72, 78])
+@pytest.mark.parametrize("version", ["1.9.3", "3.2.0", "3.3.0+dev", "4.0.0"])
+def test_mdtest_that_a_mail_program_wrapped_has_the_same_rates(
+    tmp_path: Path, version: str, columns: int
+) -> None:
+    """Its rows were "broken"."""
+    rates = {"File creation": [12345.678, 9345.5], "File stat": [99.0, 101.0]}
+    text = mdtest_output(version, rates)
+    whole = read_one(tmp_path, text)
+    assert max(map(len, text.splitlines())) > columns
+    found = read_one(tmp_path, wrapped(text, columns))
+    assert (found.rates, found.whole) == (whole.rates, whole.whole)
+
+
+@pytest.mark.parametrize("columns", [60, 72, 78])
+@pytest.mark.parametrize("version", ["3.0.1", "3.2.0", "3.3.0+dev", "4.1.0+dev"])
+def test_ior_that_a_mail_program_wrapped_has_the_same_rates(
+    tmp_path: Path, version: str, columns: int
+) -> None:
+    text = ior_output(version, {"write": [1500.25, 2000.75], "read": [475798.0, 7.0]})
+    whole = read_one(tmp_path, text)
+    found = read_one(tmp_path, wrapped(text, columns))
+    assert (found.rates, found.clients, found.nodes) == (whole.rates, whole.clients, whole.nodes)
+
+
 def test_ior_that_read_alone_has_no_write(tmp_path: Path) -> None:
     assert set(read_one(tmp_path, ior_output("3.2.0", {"read": [1228.18]})).rates) == {"read"}
 
@@ -338,6 +374,45 @@ def test_ior_whose_rows_are_gone_has_its_highest(tmp_path: Path) -> None:
     lines = ior_output("3.3.0", {"write": [1228.18]}).splitlines(keepends=True)
     text = "".join(line for line in lines if not line.startswith(("write", "Summary")))
     assert read_one(tmp_path, text).rates["write"].max == 1228.18 * MIB
+
+
+IOR_MB = """IOR-{version}: MPI Coordinated Test of Parallel I/O
+
+Summary:
+	clients            = 64 (4 per node)
+	repetitions        = {repetitions}
+
+access    bw(MB/s)   block(KB)  xfer(KB)   open(s)    wr/rd(s)   close(s)   iter
+------    --------   ---------  --------   -------    --------   --------   ----
+write     250.00     1024.00    256.00     0.001      0.01       0.001      0
+
+Max Write: 250.00 MB/sec
+Run finished: Thu Jan  5 12:00:00 2006
+"""
+
+
+@pytest.mark.parametrize("without", ["Max", "write"])
+@pytest.mark.parametrize(("version", "unit"), [("2.5.3", MIB), ("2.8.7", 10**6), ("2.10.3", 10**6)])
+def test_the_megabytes_of_old_versions_are_those_of_their_manual(
+    tmp_path: Path, version: str, unit: int, without: str
+) -> None:
+    """Rows in MB were read as MiB, and a file of the lines `Max Write` alone was no output."""
+    lines = IOR_MB.format(version=version, repetitions=1).splitlines(keepends=True)
+    text = "".join(line for line in lines if not line.startswith(without))
+    found = read_one(tmp_path, text)
+    assert found.rates["write"].mean == 250 * unit
+    assert (found.clients, found.nodes, found.highest) == (64, 16, [])
+    lone = read_one(tmp_path, f"IOR-{version}: MPI\nMax Write: 250.00 MB/sec\n")
+    assert lone.rates["write"].max == 250 * unit
+
+
+@pytest.mark.parametrize("line", ["Max Write: 250.00 MB/sec", "Max Read:  250.00 MB/sec (a)"])
+def test_megabytes_of_a_version_that_is_not_known_are_refused(tmp_path: Path, line: str) -> None:
+    with pytest.raises(StudyError) as caught:
+        read_results(written(tmp_path, f"\n{line}\n"))
+    (fault,) = caught.value.problems
+    assert "rates are in MB, and its version is not known" in str(fault)
+    assert fault.line == 2 and "10^6 since then" in fault.allowed
 
 
 def ior_json(**changed: Any) -> str:

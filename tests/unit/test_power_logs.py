@@ -238,6 +238,48 @@ def test_gaps_and_cells_without_a_value(tmp_path: Path) -> None:
     assert "nothing is known for" in made.reasons[0]
 
 
+@pytest.mark.parametrize("apart_s", [0.0, 7e-6])
+def test_rows_of_several_packages_at_one_time_are_refused_by_name(
+    tmp_path: Path, apart_s: float
+) -> None:
+    """They were "readings at a time that went back", or nothing was known of the trial."""
+    known = trial()
+    file = write_log(
+        tmp_path / "turbostat.csv",
+        known,
+        header="Time,Package,PkgWatt",
+        form=lambda at: repr(at),
+        value=lambda _, watts: f"-,{watts:.2f}",
+    )
+    lines = file.read_text().splitlines()
+    rows = [lines[0]]
+    for line in lines[1:]:
+        at, _, watts = line.split(",")
+        rows.append(line)
+        for package in (0, 1):
+            rows.append(f"{float(at) + (package + 1) * apart_s:.7f},{package},{float(watts) / 2}")
+    file.write_text("\n".join(rows) + "\n")
+    found = result(file, known.window(), offset=0.0, columns={"PkgWatt": "W"})
+    assert not found.integral.usable
+    said = " ".join(found.integral.reasons)
+    assert "have the time of the row before" in said and "turbostat: --Summary" in said
+
+
+@pytest.mark.parametrize("stepped_s", [0.0, 1.5])
+def test_a_clock_of_a_log_that_was_set_back_is_told(tmp_path: Path, stepped_s: float) -> None:
+    known = trial()
+    wall_s = time.time() - time.monotonic()
+    file = write_log(
+        tmp_path / "log.csv",
+        known,
+        form=lambda at: repr(at - stepped_s if at - wall_s > known.begin_s + 17 else at),
+    )
+    found = result(file, known.window(), offset=0.0)
+    assert found.integral.energy_j == pytest.approx(known.energy_j(), rel=0.05)
+    told = "the clock of the log went back once, by up to 0.5 s" in " ".join(found.notes)
+    assert told == (stepped_s > 0)
+
+
 # -- formats --
 
 

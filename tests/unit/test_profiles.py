@@ -430,6 +430,10 @@ WITHOUT_DXT = """\
         (re.sub("^", "7 12:00:00.000001 ", STRACE_CALLS, flags=re.M), "without times in seconds"),
         (re.sub("^", "     0.000100 ", STRACE_CALLS, flags=re.M), "without times in seconds"),
         ("% time     seconds  usecs/call     calls    errors syscall\n", "summary of calls"),
+        # As ltrace -f -ttt -T -S, ltrace alone, and ltrace -x print calls.
+        ('7 1700000000.100000 SYS_read(3, "", 832) = 832 <0.000045>\n', "trace of ltrace"),
+        ('__libc_start_main(0x4011, 1, 0x7ffe) = 0\nfread("", 1, 10, 0x55)  = 10\n', "of ltrace"),
+        ('7 1700000000.1 libc.so.6->read(3, "", 10) = 10 <0.000045>\n', "trace of ltrace"),
         (WITHOUT_DXT, r"trace: has no access of the module X_POSIX: .* DXT_ENABLE_IO_TRACE set"),
         (
             f"{WITHOUT_DXT}POSIX\t0\t164575987\tPOSIX_OPENS\t1\t/tmp/testFile\t/\text4\n",

@@ -97,3 +97,18 @@ def test_help_whose_reader_has_ended_is_no_defect(words: list[str]) -> None:
     )
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_names_between_colons_are_no_pictures(tmp_path: Path) -> None:
+    """`fio.json:a: …` was printed as `fio.json🅰 …`."""
+    code = (
+        "from headrace.cli._console import err, out\n"
+        "from headrace.report.text_table import TextTable\n"
+        "err.print('fio.json:a: no')\n"
+        "table = TextTable('x:b:')\n"
+        "table.add_row('disk:fire: 1')\n"
+        "out.print(table, 'y:car:')\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stderr == "fio.json:a: no\n"
+    assert ended.stdout.split() == ["x:b:", "disk:fire:", "1", "y:car:"]

@@ -14,6 +14,7 @@ import pytest
 
 from headrace.drives.fio import read_fio_results
 from headrace.errors import StudyError
+from headrace.meters.http_client import password_of
 from headrace.profiles.importing import read
 from headrace.text_file import decoded
 from headrace.traces import open_trace
@@ -116,3 +117,11 @@ def test_a_trace_in_utf_16_is_named_as_such(tmp_path: Path, encoding: str) -> No
     with pytest.raises(StudyError) as failed:
         open_trace(tmp_path / "a trace.txt")
     assert "UTF-8: iconv -f UTF-16 -t UTF-8 'a trace.txt'" in str(failed.value.problems[0])
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_a_password_has_no_byte_order_mark(tmp_path: Path, encoding: str, end: str) -> None:
+    """With the mark of an editor before it, a meter refused the password."""
+    (tmp_path / "secret").write_bytes(f"pässword{end}".encode(encoding))
+    assert password_of(str(tmp_path / "secret")) == "pässword"

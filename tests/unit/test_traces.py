@@ -6,6 +6,7 @@ And every way in which a trace can be wrong.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -83,6 +84,21 @@ def test_devices_of_a_trace_are_files_of_an_iolog(tmp_path: Path) -> None:
     back = summarise(open_trace(tmp_path / "two.iolog"))
     assert back.total.values["seeks"] == 0
     assert back.values["devices"] == [[0, 1, 5], [0, 2, 5]]
+
+
+def test_a_picture_needs_no_folder_for_a_cache(tmp_path: Path) -> None:
+    """Matplotlib printed two lines where HOME cannot be written to, as in a batch job."""
+    (tmp_path / "home").write_text("no folder")
+    without = {name: value for name, value in os.environ.items() if name != "MPLCONFIGDIR"}
+    homes = dict.fromkeys(("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"), str(tmp_path / "home"))
+    ended = subprocess.run(
+        [sys.executable, "-m", "headrace", "trace", "plot", REAL, "--out", tmp_path / "a.png"],
+        env={**without, **homes},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stderr == f"written: {tmp_path / 'a.png'}\n"
 
 
 @pytest.mark.slow

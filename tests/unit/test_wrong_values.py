@@ -19,6 +19,10 @@ from headrace.cli import main
         ("reproduce --threads 99999999999999999999", "than or equal to 1024 (given: 9999"),
         ("drive learn /dev/null --out x --minutes y", "not a number (given: y)"),
         ("drive learn /dev/null --out x --minutes 11", "(given: 11); allowed: 0.5 to 10 minutes"),
+        # An empty path was the current folder: `report` wrote into it.
+        ("report . --output=", "'--output': empty, not a path (given: \"\")"),
+        ("compare a ", "'b': empty, not a path (given: \"\")"),
+        ("trace plot a  --out x.png", "'traces': empty, not a path (given: \"\")"),
     ],
 )
 def test_a_refused_value_is_named(

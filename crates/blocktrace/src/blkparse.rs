@@ -4,13 +4,15 @@ use std::path::Path;
 
 use crate::damage::Damage;
 use crate::event::{note_name, Action, Event, Names, Op};
-use crate::lines::{check, device, seconds, Format, Heap, Lines, Wrong};
+use crate::lines::{check, device, first_number, seconds, Format, Heap, Lines, Wrong};
 
 #[derive(Default)]
-pub struct Blkparse;
+pub struct Blkparse {
+    missing: u64,
+}
 
 pub fn open(file: &Path) -> Result<Lines<Blkparse>, Box<Damage>> {
-    Lines::open(file, Blkparse)
+    Lines::open(file, Blkparse::default())
 }
 
 /// Return whether a line is an event: device, CPU, sequence, time, process, action.
@@ -22,13 +24,33 @@ pub fn is_event(line: &str) -> bool {
         && words.next().is_some_and(|word| word.contains('.') && seconds(word).is_some())
 }
 
+/// Return how many events a line of the totals says are missing: `Skips: 2 forward (1,234 - 0.5%)`
+/// of blkparse, `Total: 99 events (dropped 12), 5 KiB data` of blktrace, which may be printed to the
+/// same file.
+fn said_missing(line: &str) -> u64 {
+    let line = line.trim_start();
+    let after = if line.starts_with("Skips:") {
+        line.split_once("forward (")
+    } else if line.starts_with("Total:") {
+        line.split_once("(dropped ")
+    } else {
+        None
+    };
+    after.and_then(|(_, count)| first_number(count)).unwrap_or(0)
+}
+
 impl Format for Blkparse {
     const NAME: &'static str = "blkparse-text";
+
+    fn missing(&self) -> u64 {
+        self.missing
+    }
 
     fn line(&mut self, line: &str, names: &mut Names, out: &mut Heap) -> Result<(), Wrong> {
         if !is_event(line) {
             // Totals at the end and messages are plain text; a line that starts like an event but
             // is none was truncated or overwritten.
+            self.missing += said_missing(line);
             let begun = line.split_whitespace().next().is_some_and(|word| device(word).is_some());
             return if begun {
                 Err(Wrong::new("line", line, "is not an event of blkparse"))

@@ -6,6 +6,7 @@
 //! Both use the byte order of the traced machine (the kernel's include/uapi/linux/blktrace_api.h).
 
 use crate::event::{Action, Event, Op};
+use crate::gaps::Numbered;
 
 const MAGIC: u32 = 0x6561_7400;
 const SECTOR_BYTES: u32 = 512;
@@ -128,6 +129,25 @@ impl Form {
         } else {
             u16::from_le_bytes(value)
         })
+    }
+
+    /// Return the number of a record, and what numbered it.
+    #[inline(always)]
+    pub fn number(self, record: &[u8]) -> Numbered {
+        let device = if self.is_wide() { 40 } else { 36 };
+        let mut by = [0; 8];
+        by.copy_from_slice(&record[device..device + 8]);
+        Numbered { sequence: self.u32_at(record, 4), by: u64::from_ne_bytes(by) }
+    }
+
+    /// Return whether a record is a notification, such as the name of a process.
+    pub fn is_note(self, record: &[u8]) -> bool {
+        let action = if self.is_wide() {
+            self.u64_at(record, 32)
+        } else {
+            u64::from(self.u32_at(record, 28))
+        };
+        action & NOTIFY != 0
     }
 
     /// Decode a complete record (of `bytes()` bytes).

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::blkrecord::{Form, Head as Record, Said, VERSIONS};
 use crate::damage::{Damage, Damages};
 use crate::event::{note_name, Event, Names};
+use crate::gaps::Gaps;
 use crate::source::{plain, Source, BATCH};
 
 /// Read size: the bytes are still in the second cache when they are decoded.
@@ -24,6 +25,7 @@ struct Cpu {
     form: Form,
     events: Vec<Event>,
     next: usize,
+    gaps: Gaps,
 }
 
 /// A CPU with events, and the time of its next one.
@@ -63,6 +65,7 @@ impl Blktrace {
                 form: Form::default(),
                 events: Vec::with_capacity(BATCH),
                 next: 0,
+                gaps: Gaps::default(),
             };
             cpu.read_on(&mut Damages::default());
             match Form::of(&cpu.buffer[..cpu.end]) {
@@ -151,11 +154,18 @@ impl Cpu {
         let bytes = &self.buffer[self.begin..self.end];
         let mut at = 0;
         let mut last_ns = self.events.last().map_or(0, |event| event.time_ns);
+        let mut expected = self.gaps.expected();
         while self.events.len() < BATCH {
             let Some((record, rest)) = bytes[at..].split_at_checked(length) else { break };
             let payload = form.payload(record);
             if record[..4] != magic || rest.len() < payload {
                 break;
+            }
+            let number = form.number(record);
+            if number == expected {
+                expected = number.next();
+            } else if !form.is_note(record) {
+                expected = self.gaps.odd(expected, number);
             }
             match form.said(record) {
                 Said::Event(event) => {
@@ -171,6 +181,7 @@ impl Cpu {
             }
             at += length + payload;
         }
+        self.gaps.keep(expected);
         at
     }
 
@@ -299,6 +310,10 @@ impl Source for Blktrace {
 
     fn format(&self) -> &'static str {
         "blktrace"
+    }
+
+    fn missing(&self) -> u64 {
+        self.cpus.iter().map(|cpu| cpu.gaps.missing()).sum()
     }
 }
 

@@ -65,10 +65,9 @@ fn cells(line: &str) -> Result<Vec<Cow<'_, str>>, Wrong> {
     Ok(found)
 }
 
-/// Return the names of the columns if a line is a header of requests. Spreadsheets write a byte order
-/// mark before them, and people capitals.
+/// Return the names of the columns if a line is a header of requests. People write capitals.
 fn columns(line: &str) -> Option<Vec<String>> {
-    let cells = cells(line.trim_start_matches('\u{feff}')).ok()?;
+    let cells = cells(line).ok()?;
     let columns: Vec<String> = cells.iter().map(|cell| cell.to_ascii_lowercase()).collect();
     let known = |name: &str| columns.iter().any(|column| column == name);
     ["time_ns", "op", "sector", "sectors"].iter().all(|name| known(name)).then_some(columns)

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::blktrace::Blktrace;
 use crate::damage::Damage;
+use crate::lines::unmarked;
 use crate::source::{plain, Source};
 use crate::{blkparse, csv, ftrace, iolog};
 
@@ -49,6 +50,7 @@ pub fn open(files: &[PathBuf]) -> Result<Box<dyn Source + Send + Sync>, Box<Dama
 
 fn open_text(file: &Path, head: &[u8]) -> Result<Box<dyn Source + Send + Sync>, Box<Damage>> {
     let text = String::from_utf8_lossy(head);
+    let text = unmarked(&text);
     let begins = text.lines().enumerate().find(|(_, line)| !line.trim().is_empty());
     let (before, first) = begins.map_or((0, ""), |(before, line)| (before, line.trim()));
     let first = first.to_owned();

@@ -10,13 +10,15 @@ use std::path::Path;
 
 use crate::damage::Damage;
 use crate::event::{note_name, Action, Event, Names, Op};
-use crate::lines::{check, device, seconds, Format, Heap, Lines, Wrong};
+use crate::lines::{check, device, first_number, seconds, Format, Heap, Lines, Wrong};
 
 #[derive(Default)]
-pub struct Ftrace;
+pub struct Ftrace {
+    missing: u64,
+}
 
 pub fn open(file: &Path) -> Result<Lines<Ftrace>, Box<Damage>> {
-    Lines::open(file, Ftrace)
+    Lines::open(file, Ftrace::default())
 }
 
 /// Return the text before an event's name, the name, and the text after it.
@@ -67,14 +69,34 @@ fn process(before: &str) -> Option<(u32, &str)> {
     Some((left[digits..].parse().ok()?, name))
 }
 
+/// Return how many events a line says were lost: `CPU:1 [LOST 12 EVENTS]` of tracefs,
+/// `CPU:1 [12 EVENTS DROPPED]` of trace-cmd, where the number may be missing, and
+/// `PERF_RECORD_LOST lost 12` of `perf script --show-lost-events`.
+fn said_lost(line: &str) -> Option<u64> {
+    let after = |mark: &str| line.split_once(mark).map(|(_, rest)| rest);
+    let count = if line.contains("EVENTS]") {
+        after("[LOST ")?
+    } else if line.contains("EVENTS DROPPED]") {
+        after("[")?
+    } else {
+        after("PERF_RECORD_LOST")?
+    };
+    Some(first_number(count).unwrap_or(0))
+}
+
 impl Format for Ftrace {
     const NAME: &'static str = "ftrace-text";
+
+    fn missing(&self) -> u64 {
+        self.missing
+    }
 
     fn line(&mut self, line: &str, names: &mut Names, out: &mut Heap) -> Result<(), Wrong> {
         if line.starts_with('#') || line.trim().is_empty() {
             return Ok(());
         }
-        if line.contains("[LOST ") && line.contains("EVENTS]") {
+        if let Some(count) = said_lost(line) {
+            self.missing += count;
             return Err(Wrong::new("line", line.trim(), "events were lost here"));
         }
         let Some((before, name, after)) = split(line) else { return Ok(()) };

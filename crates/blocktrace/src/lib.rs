@@ -17,6 +17,7 @@ pub mod flight;
 pub mod follow;
 pub mod formats;
 pub mod ftrace;
+mod gaps;
 pub mod iolog;
 pub mod join;
 pub mod lines;

@@ -20,6 +20,10 @@ pub trait Format {
     fn completes(&self) -> bool {
         true
     }
+    /// Return the number of events that the lines so far say are missing.
+    fn missing(&self) -> u64 {
+        0
+    }
 }
 
 /// Describes what is wrong with a line.
@@ -132,6 +136,7 @@ impl<F: Format> Lines<F> {
             Ok(_) => {
                 self.number += 1;
                 let line = String::from_utf8_lossy(&self.text);
+                let line = if self.number == 1 { unmarked(&line) } else { &line };
                 if let Err(wrong) =
                     self.format.line(line.trim_end(), &mut self.names, &mut self.heap)
                 {
@@ -194,6 +199,26 @@ impl<F: Format> Source for Lines<F> {
     fn completes(&self) -> bool {
         self.format.completes()
     }
+
+    fn missing(&self) -> u64 {
+        self.format.missing()
+    }
+}
+
+/// Return a text without the byte order mark that editors and PowerShell write at its start.
+pub fn unmarked(text: &str) -> &str {
+    text.trim_start_matches('\u{feff}')
+}
+
+/// Parse the first number in a text, whose thousands may be separated by commas, points, or narrow
+/// spaces as the language of the program has them.
+pub fn first_number(text: &str) -> Option<u64> {
+    let digits = text.trim_start_matches(|letter: char| !letter.is_ascii_digit());
+    let separators = [',', '.', '\'', '\u{a0}', '\u{202f}', '\u{fffd}'];
+    let end = digits.find(|letter: char| !letter.is_ascii_digit() && !separators.contains(&letter));
+    let number: String =
+        digits[..end.unwrap_or(digits.len())].chars().filter(char::is_ascii_digit).collect();
+    number.parse().ok()
 }
 
 /// Parse seconds with a fraction (`12.000345678`) to nanoseconds.

@@ -18,6 +18,10 @@ pub trait Source {
     fn names(&self) -> &Names;
     fn damages(&self) -> &Damages;
     fn format(&self) -> &'static str;
+    /// Return the number of events that the trace, as far as it was read, is known to lack.
+    fn missing(&self) -> u64 {
+        0
+    }
     /// Return whether the trace, as far as it was read, can contain completion times.
     fn completes(&self) -> bool {
         true

@@ -32,6 +32,8 @@ pub struct Walked {
     pub unfinished: u64,
     /// Requests that were issued again without a requeue event.
     pub reissues: u64,
+    /// Events that the trace is known to lack.
+    pub missing: u64,
 }
 
 /// Process a whole trace. `after` is called between batches; returning false stops the processing.
@@ -57,7 +59,8 @@ pub fn walk<W: Watcher>(
     join.finish(watcher);
     let (unfinished, reissues) = (join.unfinished, join.reissues);
     let (names, damages) = (source.names().clone(), source.damages().clone());
-    Ok(Walked { format: source.format(), names, damages, unfinished, reissues })
+    let (format, missing) = (source.format(), source.missing());
+    Ok(Walked { format, names, damages, unfinished, reissues, missing })
 }
 
 /// Return whether a trace contains issue events (D): only then it is analysed by them.

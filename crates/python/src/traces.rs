@@ -236,6 +236,11 @@ impl TraceRows {
         self.source.names().iter().map(|(pid, name)| (*pid, name.clone())).collect()
     }
 
+    /// Return the number of events that the trace, as far as it was read, is known to lack.
+    fn missing(&self) -> u64 {
+        self.source.missing()
+    }
+
     /// Return the damages found so far as JSON: `first` with details, and `count`.
     fn damages_json(&self) -> PyResult<String> {
         write(self.source.damages())

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.analysis.cost import cost_of
-from headrace.analysis.curves import choices
+from headrace.analysis.curves import choices, is_load
 from headrace.analysis.findings import Combined, Estimate, Point
 from headrace.analysis.log_means import LogMeans, seen_above
-from headrace.analysis.naming import Kinds, varied_factors
+from headrace.analysis.naming import Kinds, level_key, varied_factors
 from headrace.metrics import less_is_better
 
 
@@ -67,12 +67,29 @@ def _varied(points: Sequence[Point]) -> list[str]:
 
 
 def _at_largest_load(points: Sequence[Point]) -> list[Point]:
-    """Return the points at the largest load that more than one point has."""
+    """Return the points at the largest load that more than one point has.
+
+    Of several ways to make up this load (2 nodes with 4 slots, 4 with 2), the one that most points
+    have: which one it is is no choice of storage.
+    """
     for load in sorted({point.load for point in points}, reverse=True):
-        at = [point for point in points if point.load == load]
+        shapes: dict[frozenset[tuple[str, str]], list[Point]] = {}
+        for point in points:
+            if point.load == load:
+                shapes.setdefault(_shape(point), []).append(point)
+        at = max(shapes.values(), key=len)
         if len(at) > 1:
             return at
     return []
+
+
+def _shape(point: Point) -> frozenset[tuple[str, str]]:
+    """Return the levels of the load factors that apply to a point."""
+    return frozenset(
+        (name, level_key(level))
+        for name, level in point.levels.items()
+        if is_load(name) and level is not None
+    )
 
 
 def p_value_of(found: MeasuredCombination) -> float | None:

@@ -7,8 +7,8 @@ the device or the network, unless the fault injector observed them itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -30,6 +30,20 @@ RECOVERED_SHARE = 0.8
 that reaches it."""
 IDLE_SHARE = 0.01
 """Share of the rate before the fault: an interval below it counts as idle."""
+
+
+def is_spared(levels: Mapping[str, object]) -> bool:
+    """Return whether a cell has no fault by its level of the factor `fault`. A fault is no choice:
+    nothing is recommended by it."""
+    return levels.get(FACTOR) in (None, NONE)
+
+
+def without_faults(records: Records) -> Records:
+    """Return the records without the cells that have a fault; all where every cell has one."""
+    if not len(records):
+        return records
+    kept = [is_spared(levels) for levels in records.trials["levels"]]
+    return replace(records, trials=records.trials[kept]) if any(kept) else records
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from headrace.analysis.distrusted import (
 from headrace.analysis.effects import MeasuredEffect, judge_effect, measure_effects
 from headrace.analysis.effects import p_value_of as effects_p
 from headrace.analysis.environment import flat, shared_environment, values_by_name
-from headrace.analysis.faults import FACTOR, NONE, fault_effects
+from headrace.analysis.faults import FACTOR, fault_effects, is_spared
 from headrace.analysis.findings import FaultEffect, Findings, LeftOut, Point
 from headrace.analysis.interference import disturbances
 from headrace.analysis.jointly import joint_confidence
@@ -209,7 +209,7 @@ def _measured(
     effects: list[MeasuredEffect] = []
     combinations: list[MeasuredCombination] = []
     # A fault is not a choice; fault effects have their own table.
-    spared = [point for point in points if point.levels.get(FACTOR) in (None, NONE)]
+    spared = [point for point in points if is_spared(point.levels)]
     for workload, metric in headlines.metric.items():
         names = [metric, *headlines.secondary[workload]]
         effects += measure_effects(trials, metrics, workload, names, (FACTOR,))

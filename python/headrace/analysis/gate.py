@@ -19,7 +19,8 @@ from headrace.analysis.findings import Comparison, Difference
 from headrace.analysis.metrics import trial_metrics, valid_trials
 from headrace.analysis.read import Records
 from headrace.errors import ExitCode, IncomparableError, NotJudgedError, UsageError
-from headrace.metrics import less_is_better, names_for
+from headrace.metrics import less_is_better, metric_of, names_for
+from headrace.metrics.printed import names_of_printed
 from headrace.refusals import meant
 from headrace.study.model import Repeats
 
@@ -82,13 +83,13 @@ def gate(
 ) -> Gate:
     """Judge every cell of the results that the baseline has, too.
 
-    `metric`: as `[report] metric`; that of the baseline's study when None. Raises NotJudgedError
-    when there is nothing to compare, UsageError for a metric that neither has, RefusedError when
-    one is measured and the other simulated and `force` is not given.
+    `metric`: as `[report] metric`, or its title or unit as printed; that of the baseline's study
+    when None. Raises NotJudgedError when there is nothing to compare, UsageError for a metric that
+    neither has, RefusedError when one is measured and the other simulated and `force` is not given.
     """
     options = FindOptions.of_records(baseline)
     if metric is not None:
-        _check_metric(metric, baseline, options)
+        metric = _named_metric(metric, baseline, options)
         options = replace(options, metric=metric)
     try:
         comparison = compare(baseline, results, options, force=force, headline_only=True)
@@ -122,14 +123,21 @@ def verdict_of(difference: Difference, tolerance: float) -> GateVerdict:
     return "unchanged" if within else "undecided"
 
 
-def _check_metric(metric: str, baseline: Records, options: FindOptions) -> None:
+def _named_metric(metric: str, baseline: Records, options: FindOptions) -> str:
+    """Return the name of a metric. Raises UsageError for none, and for several."""
     # A workload may have rates of its own, without a definition.
-    known = [*names_for(options.price.values()), *_metrics_of(baseline, options)]
-    if metric not in known:
-        raise UsageError(
-            meant(f"--metric {metric}: unknown metric", metric, known),
-            hint=f"allowed: {', '.join(dict.fromkeys(known))}",
-        )
+    recorded = _metrics_of(baseline, options)
+    known = [*names_for(options.price.values()), *recorded]
+    found = names_of_printed(metric, recorded) or names_of_printed(metric, known)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        problem, allowed = f"--metric {metric}: several metrics are called so", found
+    else:
+        problem = meant(f"--metric {metric}: unknown metric", metric, known)
+        allowed = list(dict.fromkeys(known))
+    shown = (f"{name} ({metric_of(name).unit})".removesuffix(" ()") for name in allowed)
+    raise UsageError(problem, hint=f"allowed: {', '.join(shown)}")
 
 
 def _metrics_of(records: Records, options: FindOptions) -> Sequence[str]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from headrace.analysis.curves import Family, family_of
+from headrace.analysis.faults import is_spared
 from headrace.analysis.findings import Curve, Point
 from headrace.analysis.log_means import LogMeans, seen_above
 from headrace.metrics import less_is_better
@@ -25,11 +26,12 @@ def peak(curve: Curve, metric: str | None) -> Point | None:
 
 def groups_of(curves: Sequence[Curve]) -> list[list[Curve]]:
     """Return the curves that are ranked together: those of one workload and provenance, in the
-    order given."""
-    groups: dict[tuple[str, str], list[Curve]] = {}
+    order given. Those with a fault come last: they are no storage that one can choose."""
+    groups: dict[tuple[str, str], dict[bool, list[Curve]]] = {}
     for curve in curves:
-        groups.setdefault((curve.workload, curve.provenance), []).append(curve)
-    return list(groups.values())
+        of = groups.setdefault((curve.workload, curve.provenance), {True: [], False: []})
+        of[is_spared(curve.levels)].append(curve)
+    return [of[spared] for of in groups.values() for spared in (True, False) if of[spared]]
 
 
 def p_values(

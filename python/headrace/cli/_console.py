@@ -73,9 +73,10 @@ class _Progress(_Terminal):
         silence_errors()
 
 
-out = _Results(highlight=False, soft_wrap=False)
+# Without emoji: `results.json:a:` of a job named "a" is no picture.
+out = _Results(highlight=False, soft_wrap=False, emoji=False)
 """Console for results."""
-err = _Progress(stderr=True, highlight=False, soft_wrap=True)
+err = _Progress(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 """Console for progress, warnings and errors, so that results can be piped."""
 
 

@@ -105,22 +105,23 @@ def _sizes(sizes: list[list[int]]) -> str:
     )
 
 
-def warn_of_damages(damages: Sequence[TraceDamage], count: int) -> None:
-    """Print the first damages, and how many there are."""
+def warn_of_damages(damages: Sequence[TraceDamage], count: int, missing: int) -> None:
+    """Print the first damages, how many there are, and how many events are missing."""
     for damage in damages:
         err.print(f"[yellow]{escape(str(damage))}[/yellow]")
     if count > len(damages):
         err.print(f"[yellow]… and {count - len(damages):,} more[/yellow]")
+    if missing:
+        err.print(
+            f"[red]{missing:,} events are missing, which were lost when the trace was recorded: "
+            f"numbers of requests, rates and depths are lower bounds, and latencies are those of "
+            f"the rest[/red]"
+        )
 
 
 def warn(found: Statistics) -> None:
     """Print the damage of a trace."""
-    warn_of_damages(found.damages, found.damage_count)
-    if found.trace.lost:
-        err.print(
-            f"[red]{found.trace.lost:,} events were lost while it was captured: the trace is not "
-            f"whole[/red]"
-        )
+    warn_of_damages(found.damages, found.damage_count, found.missing)
     if cpus := found.trace.cpus_without_file:
         names = ", ".join(map(str, cpus))
         missing = "unless it was offline, events are missing"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from headrace.cli._console import out
-from headrace.errors import ExitCode
+from headrace.errors import ExitCode, HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.errors import Problem
+    from headrace.library import LoadedStudy
 
 
 def doctor(
@@ -55,17 +60,35 @@ def doctor(
     if not problems:
         out.print(f"[green]{escape(str(study))}: this machine can do all of it[/green]")
         return
-    table = TextTable(
-        "", "missing", "for", "what to do", "without it", title=f"For {escape(str(study))}"
-    )
+    _print_problems(loaded, problems)
+    if any(problem.fatal for problem in problems):
+        raise typer.Exit(int(ExitCode.MISSING))
+
+
+def _print_problems(loaded: LoadedStudy, problems: Sequence[Problem]) -> None:
+    from headrace.report.text_table import TextTable
+
+    title = f"For {escape(str(loaded.study.file))}"
+    table = TextTable("", "missing", "for", "what to do", "without it", title=title)
+    fatal = any(problem.fatal and not problem.without for problem in problems)
+    otherwise = _without_what_is_needed(loaded) if fatal else ""
     for problem in problems:
         mark = "[red]needed[/red]" if problem.fatal else "[yellow]less[/yellow]"
-        without = problem.without or ("nothing can be run" if problem.fatal else "")
+        without = problem.without or (otherwise if problem.fatal else "")
         said = (problem.what, problem.needed_by, problem.remedy, without)
         table.add_row(mark, *map(escape, said))
     out.print(table)
+
+
+def _without_what_is_needed(loaded: LoadedStudy) -> str:
+    """Return what can be done with a study that this machine cannot measure."""
+    try:
+        problems = loaded.check("simulate")
+    except HeadraceError:
+        return "nothing can be run"
     if any(problem.fatal for problem in problems):
-        raise typer.Exit(int(ExitCode.MISSING))
+        return "nothing can be run"
+    return "headrace simulate takes it in virtual time, with no such need"
 
 
 def _print_meters() -> None:

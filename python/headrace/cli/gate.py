@@ -14,7 +14,8 @@ def gate(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="metric to compare, such as events_per_s (default: that of the baseline's study)"
+            help='metric to compare, such as events_per_s or "Wh/job" (default: that of the '
+            "baseline's study)"
         ),
     ] = None,
     tolerance: Annotated[

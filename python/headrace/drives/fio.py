@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from headrace.drives.fio_entries import FioEntry, FioOutput, FioTransfers, results_in
+from headrace.drives.fio_entries import FioEntry, FioOutput, results_in
 from headrace.errors import FileProblem, StudyError
 from headrace.scenario import Table
 from headrace.text_file import check_unpacked, decoded
@@ -160,6 +160,8 @@ def _bytes(options: dict[str, str], name: str) -> int | None:
 
 _SYNCHRONOUS = ("sync", "psync", "vsync", "pvsync", "pvsync2", "mmap")
 """I/O engines that ignore `iodepth`. psync is fio's default."""
+_PAST_THE_CACHE = ("sg", "io_uring_cmd", "libblkio", "libzbc", "xnvme")
+"""I/O engines that send commands to the drive, whatever `direct` says."""
 _NO = ("0", "", "none")
 _NOT_MODELLED = {
     **dict.fromkeys(
@@ -216,6 +218,21 @@ def _check_load(file: Path, name: str, job: FioEntry, options: dict[str, str]) -
         raise StudyError([FileProblem(file, 0, name, "", problem, allowed)])
 
 
+def _check_uncached(file: Path, name: str, options: dict[str, str], load: Load) -> None:
+    """Refuse a job whose requests the page cache served: they tell its speed, not the drive's.
+
+    Writes that are flushed one by one reach the drive. Raises StudyError.
+    """
+    direct = options.get("direct", "0") != "0" or options.get("buffered") == "0"
+    flushed = load.rw in ("write", "randwrite") and load.fsync == 1
+    engine = options.get("ioengine", "")
+    if direct or flushed or engine in _PAST_THE_CACHE or engine.startswith("external:"):
+        return
+    problem = "went through the page cache (direct=1 is not in its options): not the drive's speed"
+    allowed = "a result with --direct=1; of writes alone also one with --fsync=1"
+    raise StudyError([FileProblem(file, 0, name, "", problem, allowed)])
+
+
 def _check_group(file: Path, name: str, job: FioEntry, load: Load, ramp_s: float) -> None:
     """Refuse the sum of several jobs, of which the options of one are known. Raises StudyError."""
     last = job.options.get("name", job.jobname)
@@ -226,13 +243,28 @@ def _check_group(file: Path, name: str, job: FioEntry, load: Load, ramp_s: float
         raise StudyError([FileProblem(file, 0, name, "", problem, allowed)])
 
 
-def _block_bytes(options: dict[str, str]) -> int:
-    """Return the size of a request; `4k,4k` has that of reads and writes. Raises ValueError."""
+def _block_bytes(options: dict[str, str], rw: str) -> int:
+    """Return the size of a request. Raises ValueError.
+
+    `4k,64k` has that of reads and that of writes; one that is left out is the one before.
+    """
     text = options.get("bs", options.get("blocksize", "4k"))
-    sizes = {parse_fio_bytes(each) for each in text.split(",") if each.strip()}
-    if len(sizes) != 1:
+    given = [parse_fio_bytes(each) if each.strip() else None for each in text.split(",")]
+    read = given[0] or 4096
+    write = (given[1] if len(given) > 1 else None) or read
+    sizes = {"read": {read}, "randread": {read}, "write": {write}, "randwrite": {write}}
+    found = sizes.get(rw, {read, write})
+    if len(found) != 1:
         raise ValueError(f'bs = "{text}" is not one size')
-    return sizes.pop()
+    return found.pop()
+
+
+def _check_one_file(options: dict[str, str]) -> None:
+    """Refuse a load of several files or devices: they may be on several drives. Raises
+    ValueError."""
+    names = re.split(r"(?<!\\):", options.get("filename", ""))
+    if len(names) > 1:
+        raise ValueError(f'filename = "{options["filename"]}" is {len(names)} files or devices')
 
 
 def _observed(file: Path, job: FioEntry, options: dict[str, str], runtime_s: float) -> Observed:
@@ -248,9 +280,10 @@ def _observed(file: Path, job: FioEntry, options: dict[str, str], runtime_s: flo
             ]
         )
     try:
+        _check_one_file(options)
         load = Load(
             rw=rw,
-            bs_bytes=_block_bytes(options),
+            bs_bytes=_block_bytes(options, rw),
             iodepth=_count(options, "iodepth", "1")
             if options.get("ioengine", "psync") not in _SYNCHRONOUS
             else 1,
@@ -266,15 +299,19 @@ def _observed(file: Path, job: FioEntry, options: dict[str, str], runtime_s: flo
         ramp_s = parse_fio_seconds(options.get("ramp_time", "0"))
     except ValueError as error:
         raise StudyError([FileProblem(file, 0, name, "", str(error))]) from None
+    _check_uncached(file, name, options, load)
     _check_group(file, name, job, load, ramp_s)
     values: dict[str, float] = {}
     for direction in ("read", "write"):
-        part: FioTransfers = job.read if direction == "read" else job.write
+        part = job.transfers(direction, rw)
         if part.total_ios > 0 and 0 < part.iops < math.inf:
             values[f"{direction}.iops"] = part.iops
             if part.latency_ns:
                 values[f"{direction}.latency_ns_mean"] = part.latency_ns
     if not values:
-        raise StudyError([FileProblem(file, 0, name, "", "holds no requests")])
-    measured_s = max(each.runtime_ms for each in (job.read, job.write)) / 1000
+        unified = job.mixed is not None and job.mixed.total_ios > 0
+        problem = "has reads and writes as one number" if unified else "holds no requests"
+        allowed = "a result without unified_rw_reporting" if unified else ""
+        raise StudyError([FileProblem(file, 0, name, "", problem, allowed)])
+    measured_s = max(job.transfers(each, rw).runtime_ms for each in ("read", "write")) / 1000
     return Observed(name, load, values, measured_s if 0 < measured_s < math.inf else None, ramp_s)

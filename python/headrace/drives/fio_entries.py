@@ -50,12 +50,23 @@ class FioEntry(msgspec.Struct, rename={"options": "job options"}):
     options: dict[str, str] = {}
     read: FioTransfers = msgspec.field(default_factory=FioTransfers)
     write: FioTransfers = msgspec.field(default_factory=FioTransfers)
+    mixed: FioTransfers | None = None
+    """Reads and writes as one number, in place of the others (`unified_rw_reporting`)."""
     job_runtime_ms: float = msgspec.field(default=0.0, name="job_runtime")
     """Summed over the jobs of the entry; 0 before version 3."""
+
+    def transfers(self, direction: str, rw: str) -> FioTransfers:
+        """Return the reads or writes of a load `rw`; those of one direction may be in `mixed`."""
+        part = self.read if direction == "read" else self.write
+        if self.mixed is not None and not part.total_ios and rw in (direction, f"rand{direction}"):
+            return self.mixed
+        return part
 
     def jobs_at_least(self, ramp_s: float, *, mixed: bool) -> float:
         """Return how many jobs the entry sums up at least, by their summed time; 0: not known."""
         times_ms = (self.read.runtime_ms, self.write.runtime_ms)
+        if self.mixed is not None and not any(times_ms):
+            times_ms = (self.mixed.runtime_ms,)
         one_ms = (max(times_ms) if mixed else sum(times_ms)) + 1000 * ramp_s
         return self.job_runtime_ms / one_ms if one_ms > 0 else 0.0
 
@@ -152,6 +163,7 @@ def _with_clones_together(result: FioOutput) -> list[FioEntry]:
 def _sum(entries: Sequence[FioEntry], number: int) -> FioEntry:
     """Return the clones of a job as one entry; `number`: of all clones, should some be missing."""
     first = entries[0]
+    mixed = [each.mixed for each in entries if each.mixed is not None]
     return FioEntry(
         first.jobname,
         first.groupid,
@@ -159,6 +171,7 @@ def _sum(entries: Sequence[FioEntry], number: int) -> FioEntry:
         first.options,
         _sum_of([each.read for each in entries], number),
         _sum_of([each.write for each in entries], number),
+        _sum_of(mixed, number) if mixed else None,
     )
 
 

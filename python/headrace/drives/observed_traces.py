@@ -30,7 +30,8 @@ _FITTED = (np.arange(20) + 0.5) / 20
 """Quantiles that the fit compares: their root mean square distance is a short demerit."""
 
 _HEAD_BYTES = 1 << 16
-_FIO = re.compile(r'^\{\s*"fio version"', re.MULTILINE)
+_FIO = re.compile(r'^\{\s*"fio version"|^\d;fio-\d|^\S.*: \(g=\d+\): rw=', re.MULTILINE)
+"""JSON of fio, its terse output, and its normal output, which the reader of results refuses."""
 
 Values = npt.NDArray[np.float64]
 
@@ -100,7 +101,7 @@ class ObservedTrace:
 
 
 def is_trace(file: Path) -> bool:
-    """Return whether a file is a trace, not a JSON result of fio."""
+    """Return whether a file is a trace, not a result of fio."""
     if not file.is_file():
         return file.is_dir() or bool(_core.trace_files(str(file)))
     with file.open("rb") as text:

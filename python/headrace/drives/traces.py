@@ -77,6 +77,7 @@ def read_trace(file: Path) -> Trace:
     invalid place, or if it is empty, or has requests of several devices."""
     trace = open_trace(file)
     batches: list[RequestRows] = []
+    missing = 0
     for rows in read_rows(trace):
         if rows.damages:
             raise StudyError(
@@ -88,8 +89,16 @@ def read_trace(file: Path) -> Trace:
                 ]
             )
         batches.append(rows)
+        missing = rows.missing
     if not sum(len(rows) for rows in batches):
         raise empty(trace)
+    if missing:
+        # Without its other requests the drive would seem less busy than it was.
+        problem = f"{missing:,} events are missing, which were lost when it was recorded"
+        allowed = (
+            f"a whole trace; the requests that are there: headrace trace convert {file} NEW.csv"
+        )
+        raise StudyError([FileProblem(file, 0, "file", "", problem, allowed)])
     _check_one_device(file, np.concatenate([rows.device for rows in batches]))
     time_ns = np.concatenate([rows.time_ns for rows in batches])
     complete_ns = np.concatenate([rows.complete_ns for rows in batches])

@@ -232,8 +232,12 @@ class MachineAgent(LocalAgent):
         return self._watched_load().finish(self._with_started(own))
 
     def _with_started(self, own: Own) -> Own:
-        """Add this process, what carries its messages, and what it started: servers, drives."""
+        """Add this process, what carries its messages, and what it started: servers, drives.
+
+        Other nodes on this kernel have processes of their own (workers of Dask on one machine).
+        """
         started = started_processes(self._journal)
+        own = own.with_node_processes()
         return replace(
             own,
             servers=own.servers | started.servers,

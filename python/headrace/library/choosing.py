@@ -51,6 +51,7 @@ def decide(
     nodes, by simulation. Raises StudyError for bad wishes or offers, UsageError when a folder holds
     no results, RefusedError when no trial can be used.
     """
+    from headrace.analysis.faults import without_faults
     from headrace.analysis.read import read
     from headrace.decision.answer import answer as make_answer
     from headrace.decision.answer import objectives_of
@@ -72,7 +73,7 @@ def decide(
     # A folder that is named twice is no further evidence.
     sets = [read(each) for each in {Path(each).resolve(): Path(each) for each in results}.values()]
     # Before they are scaled: a simulation of more nodes does not know what was measured.
-    sets = configured(sets)
+    sets = configured([without_faults(each) for each in sets])
     if nodes is not None:
         sets = [scaled(each, nodes) for each in sets]
     priced = priced_offers(None if offers is None else Path(offers), sets)

@@ -235,11 +235,17 @@ def _check_metric(study: Study) -> None:
         return
     # Metrics and records take long to import: other studies need not wait.
     from headrace.metrics import is_of_money, names_for
+    from headrace.metrics.printed import names_of_printed
 
     known = names_for(prices.values())
     if wanted in known:
         return
-    problem = meant("unknown metric", wanted, known)
+    printed = names_of_printed(wanted, known)
+    problem = (
+        f"unknown metric; its name is {' or '.join(printed)}"
+        if printed
+        else meant("unknown metric", wanted, known)
+    )
     if is_of_money(wanted) and not prices:
         problem = "a metric of money needs the price of each target: [report] price"
     field = ("report", "metric")

@@ -30,6 +30,7 @@ from headrace.meters import (
 )
 from headrace.meters.alignment import Alignment, align
 from headrace.meters.integration import powers
+from headrace.meters.log_times import LogTimes
 from headrace.meters.power_log import LogFormat, PowerLog, read_log
 from headrace.system.waiting import wait_until
 from headrace.units import Seconds
@@ -157,6 +158,9 @@ class CsvLog(Meter):
         )
         if not rows:
             return History((), refused=(_no_rows(log, clock_s, window, span_s),))
+        times = _times_of(rows)
+        if refused := next(filter(None, (each.refused() for each in times)), ""):
+            return History((), refused=(refused,))
         if stated_s is None:
             found = self._aligned(window, rows)
             if found.doubt:
@@ -169,7 +173,7 @@ class CsvLog(Meter):
             )
         else:
             offset_s, error_s, how = stated_s, 0.0, "as stated"
-        notes = [f"the clock of the log {_ahead(offset_s)} ({how})"]
+        notes = [f"the clock of the log {_ahead(offset_s)} ({how})", *times[0].notes()]
         early_s = window.end_s - (log.times_s[-1] - clock_s - offset_s)
         if early_s > 2.5 * interval_s:
             notes.append(f"the log ends {early_s:.1f} s before the last job")
@@ -249,6 +253,15 @@ def _clock_s(log: PowerLog) -> float:
     if log.elapsed:  # its last row was written when the file was
         return log.times_s[-1] - log.modified_s + time.time() - time.monotonic()
     return time.time() - time.monotonic()
+
+
+def _times_of(rows: Sequence[Reading]) -> list[LogTimes]:
+    """Return how the times of each channel's values advance."""
+    times_s: dict[str, list[float]] = {each.channel: [] for each in rows}
+    for each in rows:
+        if _has_value(each):
+            times_s[each.channel].append(each.time_s)
+    return [LogTimes.of(each) for each in times_s.values()]
 
 
 def _no_rows(log: PowerLog, clock_s: float, window: MeterWindow, span_s: float) -> str:

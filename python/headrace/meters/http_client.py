@@ -10,6 +10,7 @@ import httpx
 from pydantic import Field
 
 from headrace.meters import MeterError, MeterOptions
+from headrace.text_file import encoding_of
 from headrace.units import Seconds
 
 
@@ -32,7 +33,9 @@ def password_of(file: str | None) -> str:
     if file is None:
         return ""
     try:
-        lines = Path(file).read_text().splitlines()
+        raw = Path(file).read_bytes()
+        # Editors of Windows write a byte order mark or UTF-16.
+        lines = raw.decode(encoding_of(raw)).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise MeterError(f"the password file {file} cannot be read: {error}") from None
     if not lines or not lines[0]:

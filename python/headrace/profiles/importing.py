@@ -34,7 +34,14 @@ _SIGNS = {
 }
 
 
+_LTRACE = re.compile(
+    r"^(?:\[pid\s+\d+\]\s+|\d+\s+)?(?:[\d:.]+\s+)?"
+    r"(?:(?:SYS_\w+|__libc_start_main)(?:@\w+)?|[\w.+-]+\.so[\w.]*->\w+)\(",
+    re.MULTILINE,
+)
+"""Calls of libraries look like those of the kernel, but read and write through buffers."""
 _OTHERS = {
+    "is a trace of ltrace: calls of libraries, not of the kernel": _LTRACE,
     "is a trace of strace without times in seconds since 1970": re.compile(
         r"^(?:\[pid\s+\d+\]\s+|\d+\s+)?\s*(?:\d\d:\d\d:\d\d(?:\.\d+)?\s+|\d{1,8}\.\d+\s+)?"
         r"[a-z]\w*\(.*\)\s+= (?:-?\d|\?)",
@@ -44,7 +51,7 @@ _OTHERS = {
         r"^% time\s+seconds\s+usecs/call\s", re.MULTILINE
     ),
 }
-"""What is wrong with a text of strace -> its sign."""
+"""What is wrong with a text of strace, or of a similar program -> its sign."""
 _HEAD = 16_384
 """Characters by which the format is told."""
 _BINARY_DARSHAN = re.compile(rf"(?s).{{8}}{re.escape(struct.pack('<q', 6567223).decode())}")
@@ -78,7 +85,7 @@ def _format(path: Path, head: str) -> str:
         )
         raise StudyError([FileProblem(path, 0, "", "", problem)])
     found = next((each for each, sign in _SIGNS.items() if sign.search(head)), None)
-    if found is None:
+    if found is None or (found == "strace" and _LTRACE.search(head)):
         for problem, sign in _OTHERS.items():
             if sign.search(head):
                 allowed = "strace -f -ttt -T -y -o FILE COMMAND"

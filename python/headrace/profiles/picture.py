@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from headrace.errors import HeadraceError, UsageError, system_words
-from headrace.palette import BLACK, CURVE_COLOURS, GREY
+from headrace.palette import BLACK, CURVE_COLOURS, GREY, quiet_matplotlib
 from headrace.profiles.steps import Op, Recording, Steps
 from headrace.profiles.summary import Summary, is_read, summarise
 from headrace.profiles.timeline import timeline
@@ -26,6 +26,7 @@ def draw(recording: Recording, path: Path) -> None:
     HeadraceError if it cannot be written."""
     if path.suffix not in (".png", ".svg"):
         raise UsageError(f"{path}: a picture is a .png or a .svg")
+    quiet_matplotlib()
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.analysis.curves import choices, family_of, is_load
+from headrace.analysis.faults import is_spared
 from headrace.analysis.findings import (
     Curve,
     Estimate,
@@ -72,7 +73,7 @@ def answers(findings: Findings) -> list[Answer]:
     """Return one answer for each storage and workload with a valid trial, the best storage of a
     workload first."""
     groups: dict[tuple[str, str], list[Curve]] = {}
-    for curve in findings.curves:
+    for curve in spared(findings.curves):
         if curve.points:
             groups.setdefault((curve.workload, curve.target), []).append(curve)
     confidence = confidence_text(findings)
@@ -80,6 +81,13 @@ def answers(findings: Findings) -> list[Answer]:
         _with_note(_answer(curves, main_metric(findings, workload), confidence), findings)
         for (workload, _), curves in groups.items()
     ]
+
+
+def spared(curves: Iterable[Curve]) -> list[Curve]:
+    """Return the curves without a fault, and those of workloads that have no such curve."""
+    curves = list(curves)
+    having = {curve.workload for curve in curves if is_spared(curve.levels)}
+    return [each for each in curves if is_spared(each.levels) or each.workload not in having]
 
 
 def _with_note(answer: Answer, findings: Findings) -> Answer:

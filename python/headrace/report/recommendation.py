@@ -12,7 +12,7 @@ from headrace.analysis.findings import Curve, FactorEffect, Findings, Growth, Sl
 from headrace.analysis.ranking import peak
 from headrace.metrics.shown import show
 from headrace.report import interference
-from headrace.report.answers import Answer, answers, rate_figure
+from headrace.report.answers import Answer, answers, rate_figure, spared
 from headrace.report.choices import cost_sentence
 from headrace.report.numbers import percent
 from headrace.report.wording import (
@@ -93,7 +93,7 @@ def _slots(curve: Curve) -> int:
 def _of_workload(findings: Findings, curve: Curve) -> list[Curve]:
     """Return one curve of each storage and combination of choices of a workload, best first."""
     found: dict[Family, Curve] = {}
-    for each in findings.curves:
+    for each in spared(findings.curves):
         if each.workload == curve.workload and each.points:
             found.setdefault(family_of(each), each)
     return list(found.values())
@@ -268,7 +268,7 @@ def _is_unsure(fed: SlotsFed) -> bool:
 def _others(findings: Findings, curve: Curve) -> list[Curve]:
     """Return the best curve of each other workload."""
     first: dict[str, Curve] = {}
-    for each in findings.curves:
+    for each in spared(findings.curves):
         if each.points and each.workload != curve.workload:
             first.setdefault(each.workload, each)
     return list(first.values())

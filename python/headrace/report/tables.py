@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from headrace.analysis.curves import family_of
+from headrace.analysis.faults import is_spared
 from headrace.analysis.findings import (
     Combined,
     Curve,
@@ -213,12 +214,17 @@ def curve_rows(index: int, curve: Curve, columns: list[ShownMetric]) -> CurveRow
     }
 
 
+def _ranked_with(curve: Curve) -> tuple[str, str, bool]:
+    """Return what curves that are ranked together have in common."""
+    return curve.workload, curve.provenance, is_spared(curve.levels)
+
+
 def not_told_apart(curve: Curve, curves: Sequence[Curve]) -> bool:
     """Return whether a curve can be told apart from none of those that are ranked with it."""
     together = {
         family_of(each)
         for each in curves
-        if each.points and (each.workload, each.provenance) == (curve.workload, curve.provenance)
+        if each.points and _ranked_with(each) == _ranked_with(curve)
     }
     return curve.alike > 0 and curve.alike >= len(together) - 1
 

@@ -36,7 +36,7 @@ class WholeText:
 
     def __init__(self, content: str | Text) -> None:
         """Accept markup or a Text."""
-        self.text = content if isinstance(content, Text) else Text.from_markup(content)
+        self.text = content if isinstance(content, Text) else Text.from_markup(content, emoji=False)
 
     @property
     def plain(self) -> str:

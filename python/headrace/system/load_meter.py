@@ -17,10 +17,14 @@ class LoadMeter:
     bound for what other programs use. Reads one file per own process and none of other processes.
     """
 
-    def __init__(self, cpus: frozenset[int], roots: Iterable[int]) -> None:
-        """Start measuring. `roots` and their descendants count as our own; so does this process."""
+    def __init__(
+        self, cpus: frozenset[int], roots: Iterable[int], alone: Iterable[int] = ()
+    ) -> None:
+        """Start measuring. `roots` and their descendants count as our own; so do this process and
+        those of `alone`, without descendants."""
         self._cpus = cpus
         self._roots = tuple(roots)
+        self._alone = {os.getpid(), *alone}
         self._last = self._read()
 
     def others(self) -> float:
@@ -34,7 +38,7 @@ class LoadMeter:
 
     def _read(self) -> tuple[float, float, float]:
         """Return (user time of the CPUs, of our own processes, current time) in seconds."""
-        pids = {os.getpid()}
+        pids = set(self._alone)
         for root in self._roots:
             pids |= {root, *descendants(root)}
         own = sum(_user_ticks(pid) for pid in pids)

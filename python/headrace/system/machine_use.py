@@ -9,7 +9,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.system.accounting import (
@@ -26,6 +26,7 @@ from headrace.system.process_scan import (
     ProcessUse,
     family_of,
     moved_since,
+    parent_of,
     read_processes,
     spent_ns,
 )
@@ -136,6 +137,13 @@ class Own:
     """Other processes, such as an emulated drive that was attached before."""
     mark_name: str = field(default="HEADRACE_PROCESS", repr=False)
 
+    def with_node_processes(self) -> Own:
+        """Add the node processes that started the jobs on this kernel, each with what carries its
+        messages, such as a worker of Dask."""
+        nodes = {parent_of(pid) for pid in self.jobs} - {0, 1, os.getpid()}
+        carriers = {parent_of(pid) for pid in nodes} - {0, 1}
+        return replace(self, pids=self.pids | nodes | carriers)
+
     def has(self, pid: int) -> bool:
         """Return whether a process is one of them, as far as this user may see."""
         if pid in self.pids:
@@ -198,7 +206,7 @@ class LoadWatch:
     def __init__(self, cpus: frozenset[int], own: Own) -> None:
         self._cpus = cpus
         self._before = snapshot(cpus)
-        self._meter = LoadMeter(cpus, own.jobs | own.servers)
+        self._meter = LoadMeter(cpus, own.jobs | own.servers, own.pids)
 
     def others_now(self) -> float:
         """Return how many of the CPUs other programs used since the last call: a lower bound."""

@@ -101,6 +101,13 @@ def _read_process(pid: str) -> ProcessUse:
     )
 
 
+def parent_of(pid: int) -> int:
+    """Return the parent of a process; 0 when it has ended or cannot be seen."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(read_once(f"/proc/{pid}/stat").rpartition(b")")[2].split()[1])
+    return 0
+
+
 def _scheduled_ns(pid: str, threads: int) -> tuple[int, int]:
     """Return (running, waiting for a CPU) of the living threads of a process."""
     if threads == 1:

@@ -21,16 +21,16 @@ _SECTOR_BYTES = 512
 _IOLOG_WORDS = ("read", "write", "sync", "trim")
 
 
-Told = Callable[[tuple[TraceDamage, ...], int], None]
-"""Gets the first damages of a trace and the number of all."""
+Told = Callable[[tuple[TraceDamage, ...], int, int], None]
+"""Gets the first damages of a trace, the number of all, and how many events the trace lacks."""
 
 
 def convert(
     trace: TraceFile, out: Path, format: str | None = None, *, damaged: Told | None = None
 ) -> int:
     """Write a trace's requests; return their number. `format`: `fio-iolog` (version 3), `csv`,
-    `parquet`; by the suffix if None. `damaged` is called when places could not be read: the rest is
-    written.
+    `parquet`; by the suffix if None. `damaged` is called when places could not be read or events
+    are missing: the rest is written.
 
     Times start at 0 with the first request. Queue or completion times that the trace lacks stay
     empty. Raises StudyError for an unknown format or a trace without requests, HeadraceError for a
@@ -56,25 +56,24 @@ def convert(
             ]
         )
 
-    damages: tuple[TraceDamage, ...] = ()
-    damage_count = 0
+    last: RequestRows | None = None
 
     def batches() -> Generator[RequestRows]:
-        nonlocal damages, damage_count
+        nonlocal last
         for rows in read_rows(trace):
-            damages, damage_count = rows.damages, rows.damage_count
+            last = rows
             yield rows
 
     def write(part: Path) -> int:
         count = writers[kind](part, batches())
         if not count:
-            raise empty(trace, damages)
+            raise empty(trace, () if last is None else last.damages)
         return count
 
     with write_errors(out):
         count = whole(out, write, seeks=kind == "parquet")
-    if damage_count and damaged is not None:
-        damaged(damages, damage_count)
+    if damaged is not None and last is not None and (last.damage_count or last.missing):
+        damaged(last.damages, last.damage_count, last.missing)
     return count
 
 

@@ -18,6 +18,7 @@ from bokeh.resources import Resources
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from headrace.palette import quiet_matplotlib
 from headrace.traces.panels import (
     LINE_COLUMNS,
     LINE_PANELS,
@@ -210,6 +211,7 @@ def _lines(position: int, runs: list[DrawableTrace], folded: list[TraceCells], x
 
 
 def _heat(run: DrawableTrace, cells: TraceCells, runs: list[DrawableTrace], x_range: Any) -> Any:
+    quiet_matplotlib()
     from matplotlib import colormaps
 
     unit, scale = latency_unit(runs)

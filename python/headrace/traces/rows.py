@@ -43,6 +43,8 @@ class RequestRows:
     """Damages found so far, the first of them."""
     damage_count: int
     """Number of all damages so far."""
+    missing: int
+    """Events that the trace, as far as it was read, is known to lack."""
 
     def __len__(self) -> int:
         return len(self.time_ns)
@@ -82,6 +84,7 @@ def read_rows(trace: TraceFile) -> Generator[RequestRows]:
             names=source.names(),
             damages=damages_of(damages),
             damage_count=damages["count"],
+            missing=max(trace.lost, source.missing()),
         )
         if not len(wide["time_ns"]):
             return

@@ -106,6 +106,12 @@ class Statistics:
         return self.duration_s > 0
 
     @property
+    def missing(self) -> int:
+        """Events that the trace is known to lack: its capture lost them, or the numbers of its
+        events have gaps. Rates, depths and waits are then those of the rest."""
+        return int(self.values["missing_events"])
+
+    @property
     def unended(self) -> int:
         """Requests without a completion, plus second issues of requests that were not requeued."""
         return int(self.values["unfinished"]) + int(self.values["reissues"])
@@ -191,6 +197,8 @@ def summarise(trace: TraceFile) -> Statistics:
         values={
             **summary,
             "lost_events": trace.lost,
+            # A kernel that numbers what it drops shows the same losses in both.
+            "missing_events": max(trace.lost, summary["missing_events"]),
             "cpus_without_file": trace.cpus_without_file,
             "damages": values["damages"],
         },

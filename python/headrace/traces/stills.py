@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.palette import quiet_matplotlib
 from headrace.traces.panels import (
     LINE_COLUMNS,
     LINE_PANELS,
@@ -38,6 +39,7 @@ OFFSET_IN, LINE_IN, HEAT_IN = 2.1, 1.25, 1.6
 
 def save(runs: list[DrawableTrace], path: Path, kind: str) -> None:
     """Write `png` or `svg`. Raises OSError."""
+    quiet_matplotlib()
     from matplotlib import rc_context
 
     with rc_context(

@@ -128,6 +128,8 @@ class DrawableTrace:
                 )
         if not self.depth_is_known:
             found.append("requests in flight are not known: no completions in the trace")
+        if self.statistics.missing:
+            found.append(f"{self.statistics.missing:,} events are missing in the trace")
         return found
 
 

@@ -85,7 +85,7 @@ def heading(sample: NodeSample, jobs: Sequence[JobSample]) -> str:
 
 
 def clients(sample: NodeSample) -> list[str]:
-    """Return a line per mount of network storage that did something in the interval."""
+    """Return lines on each mount of network storage that did something in the interval."""
     lines: list[str] = []
     for client in sample.clients:
         did = [
@@ -97,12 +97,25 @@ def clients(sample: NodeSample) -> list[str]:
             did.append(f"{client.waiting} waiting")
         if did:
             mount = client.mount if len(client.mount) <= _NAME else f"…{client.mount[1 - _NAME :]}"
-            lines.append(f"{client.kind} {mount}: {', '.join(did)}"[:_WIDTH])
+            lines += _listed(f"{client.kind} {mount}: ", did)
+    return lines
+
+
+def _listed(beginning: str, parts: Sequence[str]) -> list[str]:
+    """Return parts as a list in lines of `_WIDTH`, which end between two parts: a rate without its
+    unit is another rate."""
+    lines = [beginning + parts[0]]
+    for part in parts[1:]:
+        if len(lines[-1]) + len(part) + 3 <= _WIDTH:  # ", " before it, "," behind it
+            lines[-1] += f", {part}"
+        else:
+            lines[-1] += ","
+            lines.append(f"  {part}")
     return lines
 
 
 def foreign(sample: NodeSample) -> list[str]:
-    """Return a line on the disks that other programs used in the interval, if any."""
+    """Return lines on the disks that other programs used in the interval, if any."""
     seconds = sample.interval_s or 1.0
     used = sorted(sample.foreign_io.items(), key=lambda each: -sum(each[1]))
     told = [
@@ -110,7 +123,7 @@ def foreign(sample: NodeSample) -> list[str]:
         for disk, moved in used[:2]
         if sum(moved) / seconds >= _FOREIGN_BYTES_PER_S
     ]
-    return [f"others: {', '.join(told)}"[:_WIDTH]] if told else []
+    return _listed("others: ", told) if told else []
 
 
 def _operations(name: str, done: Operations, interval_s: float) -> str:

@@ -100,6 +100,8 @@ pub struct Summary {
     /// Requests that were issued again without a requeue event: they are counted twice among the
     /// issued requests.
     pub reissues: u64,
+    /// Events that the trace is known to lack.
+    pub missing_events: u64,
     pub sector_low: u64,
     pub sector_high: u64,
     pub total: Part,
@@ -155,6 +157,7 @@ impl Statistics {
             strays: self.strays,
             unfinished: walked.unfinished,
             reissues: walked.reissues,
+            missing_events: walked.missing,
             sector_low: self.sector_low.min(self.sector_high),
             sector_high: self.sector_high,
             dispatch_to_complete_by_piece: latency(&self.pieces_to_complete),

@@ -127,7 +127,8 @@ class NodeService:
         cpus = usable_cpus()
         before = snapshot(cpus)
         time.sleep(1.0)
-        use = use_between(before, snapshot(cpus), cpus, Own())
+        own = Own(pids=self._agent.carriers)
+        use = use_between(before, snapshot(cpus), cpus, own)
         return NodeAbilities(
             others_cpus=use.foreign_s / use.window_s,
             stolen_cpus=use.steal_s / use.window_s,

@@ -15,6 +15,7 @@ from headrace.workloads.mdtest.ior import is_ior, read_ior
 from headrace.workloads.mdtest.output import is_mdtest, read_mdtest
 from headrace.workloads.mdtest.phases import TITLES, rate_name
 from headrace.workloads.mdtest.rates import Imported, OutputError, Rate
+from headrace.workloads.mdtest.wrapped import unwrap_ior, unwrap_mdtest
 
 _LAUNCHER = r"\[[^\]\s]{1,200}\]<std(?:out|err)>:? ?|\[\d{1,9}\] |\d{1,9}: "
 """What launchers put before each line: Open MPI (--tag-output), MPICH and Intel MPI
@@ -77,9 +78,9 @@ def _read_output(text: str) -> list[Imported]:
         text = _TAGS.sub("", text)
     readers: list[Callable[[str], list[Imported]]] = []
     if is_mdtest(text):
-        readers.append(read_mdtest)
+        readers.append(lambda text: read_mdtest(unwrap_mdtest(text)))
     if is_ior(text):
-        readers.append(read_ior)
+        readers.append(lambda text: read_ior(unwrap_ior(text)))
     if not readers:
         raise OutputError(
             "is neither the output of mdtest nor of IOR",

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass, field
 
 from headrace.workloads.mdtest.ior_json import is_json, read_json
+from headrace.workloads.mdtest.ior_units import unit_bytes, unit_of_heading
 from headrace.workloads.mdtest.rates import (
     ACCESSES,
     MIB,
@@ -39,7 +40,7 @@ _SUMS_2 = re.compile(
 )
 """A row under the heading `Operation  Max (MiB)  Min (MiB)  Mean (MiB)   Std Dev` of version 2."""
 _REPETITIONS = re.compile(r"^\s*repetitions\s*[:=]\s*(?P<number>\d+)")
-_MAX = re.compile(rf"^\s*Max (?P<access>Write|Read):\s+{_RATE} MiB/sec")
+_MAX = re.compile(rf"^\s*Max (?P<access>Write|Read):\s+{_RATE} (?P<unit>MiB|MB)/sec")
 _CSV = re.compile(r"^access,bw\(MiB/s\),")
 
 _Lines = list[tuple[int, str]]
@@ -99,9 +100,14 @@ def _results(lines: _Lines, cut_line: int) -> list[Imported]:
         return _iterations(lines[:-1])  # the summary's row is not whole
 
 
-def _program(lines: _Lines) -> str:
+def _version(lines: _Lines) -> str | None:
     named = next((found for _, line in lines if (found := _VERSION.match(line))), None)
-    return "IOR" if named is None else f"IOR {named['version']}"
+    return None if named is None else named["version"]
+
+
+def _program(lines: _Lines) -> str:
+    version = _version(lines)
+    return "IOR" if version is None else f"IOR {version}"
 
 
 def _begun(lines: _Lines) -> bool:
@@ -159,6 +165,9 @@ class _Test:
     """A test, by what its output has: the means of all iterations, or each, or the highest."""
 
     made: Imported
+    version: str | None
+    unit: int = MIB
+    """Bytes of the unit of the rows that follow."""
     per_node: int | None = None
     repetitions: int | None = None
     means: dict[str, Rate] = field(default_factory=dict[str, Rate])
@@ -168,7 +177,9 @@ class _Test:
     def about(self, line: str, number: int) -> bool:
         """Take a line of the options; return whether it is one."""
         made = self.made
-        if found := _CLIENTS.match(line):
+        if unit := unit_of_heading(line):
+            self.unit = unit_bytes(unit, self.version, number)
+        elif found := _CLIENTS.match(line):
             made.clients = count(found["tasks"], line=number, what="clients")
             self.per_node = count(found["each"], line=number, what="clients per node")
         elif found := _TASKS.match(line):
@@ -185,21 +196,22 @@ class _Test:
             made.nodes = -(-made.clients // self.per_node)
         return True
 
-    def rate(self, line: str, *, sums: bool) -> None:
+    def rate(self, line: str, number: int, *, sums: bool) -> None:
         """Take a line with a rate. `sums`: under the heading of version 2's means."""
         if sums:
             if found := _SUMS_2.match(line):
                 mean, high, low, deviation = (
-                    float(found[name]) * MIB for name in ("mean", "high", "low", "deviation")
+                    float(found[name]) * self.unit for name in ("mean", "high", "low", "deviation")
                 )
                 self.means[found["access"]] = Rate(mean, high, low, deviation)
         elif found := _ROW.match(line):
             if found.end("rate") == len(line):  # the output ends here, perhaps within the rate
                 self.made.whole = False
             else:
-                self.rows.setdefault(found["access"], []).append(float(found["rate"]) * MIB)
+                self.rows.setdefault(found["access"], []).append(float(found["rate"]) * self.unit)
         elif found := _MAX.match(line):
-            self.highest.setdefault(found["access"].lower(), float(found["rate"]) * MIB)
+            unit = unit_bytes(found["unit"], self.version, number)
+            self.highest.setdefault(found["access"].lower(), float(found["rate"]) * unit)
 
     def result(self) -> Imported:
         """Return the rates. The highest of several repetitions stands for the mean, and is named
@@ -224,9 +236,9 @@ def _iterations(lines: _Lines) -> list[Imported]:
         # Version 2 prints summary rows with the same beginning, under another heading.
         sums = line.startswith("Operation") or (sums and bool(line.strip()))
         if re.match(r"^\s*(?:Options|Summary):\s*$", line) or not tests:
-            tests.append(_Test(of_transfers(_program(lines), None, None)))
+            tests.append(_Test(of_transfers(_program(lines), None, None), _version(lines)))
         if not tests[-1].about(line, number):
-            tests[-1].rate(line, sums=sums)
+            tests[-1].rate(line, number, sums=sums)
     results = [test.result() for test in tests]
     return [made for made in results if made.rates]
 
