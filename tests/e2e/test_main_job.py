@@ -365,6 +365,18 @@ def test_init_writes_a_study_that_is_good(workspace: Workspace) -> None:
     assert workspace.run("init", ".", "-o", "first.toml").returncode == 4, "nothing is overwritten"
 
 
+def test_plan_names_storage_that_is_gone(workspace: Workspace) -> None:
+    """Only `doctor` and `run` did."""
+    (workspace.place / "store").mkdir()
+    assert workspace.run("init", "store", "-o", "store.toml").returncode == 0
+    assert "cannot be used" not in workspace.run("plan", "store.toml").stdout
+    (workspace.place / "store").rmdir()
+    planned = workspace.run("plan", "store.toml")
+    said = " ".join(planned.stdout.split())
+    assert planned.returncode == 0
+    assert said.count("cannot be used here now: the directory") == 1 and "store is missing" in said
+
+
 @pytest.mark.parametrize(
     ("run", "expected"),
     [

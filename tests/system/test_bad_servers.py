@@ -106,9 +106,24 @@ def test_an_address_that_refuses(kind: str, tmp_path: Path) -> None:
         AWS_ACCESS_KEY_ID="key",
         AWS_SECRET_ACCESS_KEY="secret",
     )
-    assert code == 5
+    early = kind in ("xrootd", "hdfs", "s3")  # they are asked before anything starts
+    assert code == (3 if early else 5)
+    assert (tmp_path / "results").exists() != early
     assert "target store: target store" not in said
     assert wanted in said, said
+    if early:
+        planned = subprocess.run(
+            [*HEADRACE, "plan", "study.toml"],
+            cwd=tmp_path,
+            env={**os.environ, "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert planned.returncode == 0
+        assert f"target store cannot be used here now: {wanted}" in " ".join(
+            planned.stdout.split()
+        ).replace("s3://bucket: ", "")
 
 
 @pytest.mark.parametrize(
@@ -149,6 +164,24 @@ def test_a_copy_to_an_xrootd_server_does_not_wait_for_half_an_hour(
     with pytest.raises(HeadraceError, match=said) as caught:
         target.upload([tmp_path / "a.root"], "folder", context, lambda _: None)
     assert "may this user write to /store/me there" in (caught.value.hint or "")
+
+
+def test_a_copy_for_which_no_data_server_answers(
+    context: TargetContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user without the right to write, or a full disk, was suspected."""
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    # What XRootD's clients say behind a redirector one of whose two servers was stopped.
+    expired = 'echo "Run: [ERROR] Operation expired: (destination)" >&2; exit 51'
+    for name, does in (("xrdfs", "exit 0"), ("xrdcp", expired)):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "a.root").write_bytes(b"events")
+    target = made("xrootd", address="127.0.0.1:1", path="/store/me")
+    target.prepare(context)
+    with pytest.raises(HeadraceError, match="Operation expired") as caught:
+        target.upload([tmp_path / "a.root"], "folder", context, lambda _: None)
+    assert "does each data server answer" in (caught.value.hint or "")
 
 
 def test_a_client_that_fails_is_dead_before_its_mount_is_undone(tmp_path: Path) -> None:

@@ -89,6 +89,19 @@ def test_read_only_and_full(context: TargetContext, tmp_path: Path) -> None:
     assert target(place).free_bytes() == 0
     context.journal.undo(entry)
 
+    entry = mount(context.journal, "headrace-test", place, "tmpfs", ["nr_inodes=2"])
+    assert target(place).check(frozenset()) == []
+    (place / "data").write_bytes(b"")
+    (problem,) = target(place).check(frozenset())
+    assert problem.what == f"{place} has no inode left for a file"
+    context.journal.undo(entry)
+
+
+def test_a_url_is_no_directory() -> None:
+    """It was taken for a directory of that name: `mkdir -p http:/server` was the remedy."""
+    with pytest.raises(ValueError, match="a URL, not a directory"):
+        PathOptions.model_validate({"path": "http://127.0.0.1:8080/data"})
+
 
 STUDY_IN_MEMORY = """headrace = 1
 title = "memory"

@@ -119,7 +119,9 @@ def test_who_is_refused(context: TargetContext, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     target = made("s3", **there)
-    assert target.check(frozenset()) == []
+    (problem,) = target.check(frozenset())
+    assert "http://127.0.0.1:9 cannot be reached: Connection refused" in problem.what
+    assert problem.fatal and problem.remedy == "look at endpoint"
     with pytest.raises(HeadraceError, match=r"(?i)connect") as caught:
         target.prepare(context)
     assert "endpoint" in (caught.value.hint or "")
@@ -134,6 +136,21 @@ def test_who_is_refused(context: TargetContext, monkeypatch: pytest.MonkeyPatch)
             try_writing("s3://headrace", node, within, wrong)
         with pytest.raises(HeadraceError, match=r"(?i)bucket"):
             try_writing("s3://no-such-bucket", node, within, location.environment)
+
+        def asked(bucket: str, secret: str) -> list[tuple[str, str]]:
+            monkeypatch.setenv("AWS_ACCESS_KEY_ID", location.environment["AWS_ACCESS_KEY_ID"])
+            monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
+            endpoint = location.environment["AWS_ENDPOINT_URL_S3"]
+            there = made("s3", endpoint=f"{endpoint}/", bucket=bucket)
+            found = call_inside(node.namespace, there.check_storage)
+            return [(each.what, each.remedy) for each in found]
+
+        secret = location.environment["AWS_SECRET_ACCESS_KEY"]
+        assert asked("headrace", secret) == []
+        ((what, remedy),) = asked("headrace", "wrong")
+        assert "SignatureDoesNotMatch" in what and "AWS_SECRET_ACCESS_KEY" in remedy
+        ((what, remedy),) = asked("no-such-bucket", secret)
+        assert "NoSuchBucket" in what and "make the bucket" in remedy
 
 
 def test_a_certificate_that_no_authority_signed(

@@ -11,6 +11,7 @@ import pytest
 
 from headrace.system.mounts import Mount, parse_mountinfo
 from headrace.system.network_filesystems import parse_layout, recognise
+from headrace.system.overlays import in_layer, layers_of
 
 # From machines and manuals: proc(5), nfs(5), mount.ceph(8), the manuals of Lustre, BeeGFS, Spectrum
 # Scale, OrangeFS, MooseFS, GlusterFS.
@@ -51,6 +52,22 @@ EXT4 = (
 def one(line: str) -> Mount:
     (mount,) = parse_mountinfo(line + "\n")
     return mount
+
+
+LAYERS = (
+    r"94 29 0:64 /in /seen rw - overlay none rw,lowerdir=/a\054b:/c\134:d\040e:rel,upperdir=/up,"
+    r"workdir=/w,uuid=on"
+)
+
+
+def test_layers_of_an_overlay() -> None:
+    """A comma in a name ended the option."""
+    mount = one(LAYERS)
+    assert layers_of(mount) == [Path("/up"), Path("/a,b"), Path("/c:d e")]
+    assert in_layer(mount, Path("/up"), Path("/seen/x/y")) == Path("/up/in/x/y")
+    more = LAYERS.replace(r"lowerdir=/a\054b:/c\134:d\040e:rel", "lowerdir+=/a:b,lowerdir+=/c")
+    assert layers_of(one(more)) == [Path("/up"), Path("/a:b"), Path("/c")]
+    assert layers_of(one(EXT4)) == []
 
 
 def test_escapes_and_optional_fields() -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
+import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from headrace.meters import MeterError
+from headrace.meters.prometheus import Prometheus, PrometheusOptions
 from headrace.probes import Watch
 from headrace.probes.ganglia import GangliaOptions, GangliaProbe
 from headrace.probes.prometheus import PrometheusProbe, PrometheusProbeOptions
@@ -157,3 +162,105 @@ def test_a_service_that_fails_during_a_trial_keeps_what_it_said() -> None:
     assert wait_until(lambda: probe.lost >= 2, 30, 0.05), "it goes on to ask"
     totals = probe.finish().values
     assert totals["lost"] >= 3 and "m0" in totals["hosts"]["a"]
+
+
+class Guarded(BaseHTTPRequestHandler):
+    """An exporter behind a proxy that wants a login, redirects, or refuses."""
+
+    def do_GET(self) -> None:
+        status, headers = 200, {"Content-Type": "text/plain"}
+        if self.path.startswith("/moved"):
+            status, headers = 301, {"Location": "http://elsewhere/metrics"}
+        elif self.path.startswith("/busy"):
+            status, headers = 429, {"Retry-After": "7"}
+        elif self.path.startswith("/guarded") and "Authorization" not in self.headers:
+            status = 401
+        elif self.path.startswith("/plain"):
+            status = 400
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(b"load 0.5\n" if status == 200 else b"<html>no</html>")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def guarded(secure: ssl.SSLContext | None = None) -> Generator[int]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Guarded) as server:
+        if secure is not None:
+            server.socket = secure.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+
+
+def exporter(address: str) -> PrometheusProbe:
+    options = {"address": address, "metrics": {"load": "load"}}
+    return PrometheusProbe(PrometheusProbeOptions.model_validate(options))
+
+
+@pytest.mark.parametrize(
+    ("path", "said", "remedy"),
+    [
+        ("moved", r"answers 301 .*it leads to http://elsewhere/metrics", "name that address"),
+        ("busy", r"answers 429 .*left alone for: 7", "a longer interval"),
+        ("guarded", "answers 401", "USER:PASSWORD"),
+        ("plain", "answers 400", "start the service"),
+    ],
+)
+def test_a_proxy_that_answers_for_an_exporter(path: str, said: str, remedy: str) -> None:
+    """The message was the number of the status, or that HTML is no metric."""
+    with guarded() as port:
+        (problem,) = exporter(f"http://127.0.0.1:{port}/{path}/metrics").check()
+    assert re.search(said, problem.what) and remedy in problem.remedy
+
+
+def test_a_password_in_the_address_is_in_no_record_and_no_message() -> None:
+    """The record had it in the name of the host."""
+    with guarded() as port:
+        probe = exporter(f"http://me:hush@127.0.0.1:{port}/guarded/metrics")
+        assert probe.check() == []
+        (sample,) = probe.ask()
+        assert sample.host == f"127.0.0.1:{port}"
+        (problem,) = exporter(f"http://me:hush@127.0.0.1:{port}/moved/metrics").check()
+    assert f"http://me@127.0.0.1:{port}" in problem.what and "hush" not in problem.what
+
+
+def test_authorities_of_the_environment_are_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither SSL_CERT_FILE nor the machine's authorities were: a site's own could not be used."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    made_by = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
+    names = ["-addext", "subjectAltName=DNS:localhost"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*made_by, *names, *files], check=True, capture_output=True)
+    secure = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    secure.load_cert_chain(certificate, key)
+    options = PrometheusOptions.model_validate(
+        {"address": "https://localhost", "query": "up", "unit": "W"}
+    )
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    with guarded(secure) as port:
+        address = f"https://localhost:{port}"
+        meter = Prometheus("meter", options.model_copy(update={"address": address}))
+        (problem,) = exporter(f"{address}/metrics").check()
+        assert "is not trusted: self-signed certificate" in problem.what
+        assert "SSL_CERT_FILE" in problem.remedy
+        with pytest.raises(MeterError, match="not trusted") as caught:
+            meter.read()
+        assert "SSL_CERT_FILE" in (caught.value.hint or "")
+        meter.close()
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert exporter(f"{address}/metrics").check() == []
+        with pytest.raises(MeterError, match="does not answer in JSON"):
+            meter.read()
+        meter.close()
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "nothing"))
+    (problem,) = exporter("https://localhost:1/metrics").check()
+    assert f"SSL_CERT_FILE names no certificates: {tmp_path / 'nothing'}" in problem.what

@@ -34,6 +34,7 @@ def plan(
     from headrace.engine import default_cache
     from headrace.engine.estimate import estimate
     from headrace.engine.measure.space import space_problems
+    from headrace.engine.measure.storage_checks import storage_problems
     from headrace.engine.timing import read_timings
     from headrace.library import load_study
     from headrace.records.place import check_place
@@ -56,6 +57,11 @@ def plan(
     for problem in space_problems(loaded.study, made, cache_dir or default_cache()):
         out.print(
             f"  [yellow]no room for {escape(problem.needed_by)}: {escape(problem.what)}[/yellow]"
+        )
+    for problem in storage_problems(loaded.study, made):
+        out.print(
+            f"  [yellow]{escape(problem.needed_by)} cannot be used here now: "
+            f"{escape(problem.what)}; {escape(problem.remedy)}[/yellow]"
         )
     for text in guess.needs_root:
         out.print(f"  needs root: {escape(text)}")

@@ -55,7 +55,7 @@ def _devices(given: list[str] | None) -> list[str]:
     from headrace.system.devices import devices_of
     from headrace.system.mounts import mount_of
 
-    found = devices_of(mount_of(Path.cwd()))
+    found = devices_of(mount_of(Path.cwd()), Path.cwd())
     if not found:
         raise StudyError(
             [

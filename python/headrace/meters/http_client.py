@@ -9,8 +9,10 @@ from typing import Any
 import httpx
 from pydantic import Field
 
+from headrace.errors import HeadraceError
 from headrace.meters import MeterError, MeterOptions
 from headrace.text_file import encoding_of
+from headrace.system.authorities import REMEDY, trusted, why_not_trusted
 from headrace.units import Seconds
 
 
@@ -73,7 +75,8 @@ class HttpConnection:
                 hint="state user and password_file in the study",
             )
         if not answer.is_success:
-            raise MeterError(f"{options.address}{path} answers {answer.status_code}")
+            there = f": it leads to {answer.headers['location']}" if answer.is_redirect else ""
+            raise MeterError(f"{options.address}{path} answers {answer.status_code}{there}")
         try:
             return answer.json()
         except ValueError:
@@ -94,11 +97,11 @@ class HttpConnection:
                 hint="check its address and the network",
             ) from None
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                why = str(error).rpartition("verify failed: ")[2].partition(" (_ssl")[0]
+            if why := why_not_trusted(error):
+                own = "see docs/energy.md: state the file of its certificate, or of its CA"
                 raise MeterError(
                     f"the certificate of {options.address} is not trusted: {why}",
-                    hint="see docs/energy.md: state the file of its certificate, or of its CA",
+                    hint=REMEDY if self._tls is None else own,
                 ) from None
             raise MeterError(
                 f"{options.address} is not reachable: {error}",
@@ -119,10 +122,18 @@ class HttpConnection:
                 base_url=address,
                 timeout=options.timeout,
                 auth=auth,
-                verify=True if self._tls is None else self._tls,
+                verify=self._verified(address),
                 trust_env=False,
             )
         return self._client
+
+    def _verified(self, address: str) -> ssl.SSLContext | bool:
+        if self._tls is not None or not address.startswith("https"):
+            return self._tls or True
+        try:
+            return trusted()
+        except HeadraceError as error:
+            raise MeterError(error.message) from None
 
     def close(self) -> None:
         """Close the connection; the next request opens it again."""

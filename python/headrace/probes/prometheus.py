@@ -27,8 +27,10 @@ from headrace.probes.services import (
     ServiceOptions,
     ServiceProbe,
     steady_s,
+    without_password,
 )
 from headrace.refusals import form
+from headrace.system.authorities import REMEDY, trusted, why_not_trusted
 
 _SELECTOR = re.compile(r'\s*([a-zA-Z_:][\w:]*)\s*(?:\{((?:\s*\w+\s*=\s*"[^"]*"\s*,?)*)\s*\})?\s*')
 _LABEL = re.compile(r'(\w+)\s*=\s*"([^"]*)"')
@@ -116,7 +118,8 @@ class PrometheusProbe(ServiceProbe):
         try:
             return self._asked_ranges(begin_s, end_s)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-            raise HeadraceError(f"{self.options.address}: no answer of Prometheus") from None
+            where = without_password(self.options.address)
+            raise HeadraceError(f"{where}: no answer of Prometheus") from None
 
     def _asked_ranges(self, begin_s: float, end_s: float) -> list[Sample]:
         before_s = steady_s()
@@ -151,7 +154,9 @@ class PrometheusProbe(ServiceProbe):
             problem = str(value["error"])
         except (ValueError, KeyError, TypeError):
             problem = "no answer of Prometheus"
-        raise HeadraceError(f"{self.options.address}: {problem}", hint="try it on its own page")
+        raise HeadraceError(
+            f"{without_password(self.options.address)}: {problem}", hint="try it on its own page"
+        )
 
     # -- an exporter --
 
@@ -161,7 +166,7 @@ class PrometheusProbe(ServiceProbe):
         before_s = time.monotonic()
         text = self._get(self.options.address, {}).decode("utf-8", "replace")
         time_s = (before_s + time.monotonic()) / 2
-        host = urlsplit(self.options.address).netloc
+        host = urlsplit(self.options.address).netloc.rpartition("@")[2]  # without a password
         wanted = {name: _selector(text) for name, text in self.options.metrics.items()}
         found: list[Sample] = []
         try:
@@ -177,32 +182,58 @@ class PrometheusProbe(ServiceProbe):
                             unit = self.options.units.get(name, "")
                             found.append(Sample(time_s, place, name, sample.value, unit))
         except (ValueError, KeyError) as error:
-            raise HeadraceError(f"{self.options.address}: no metrics: {error}") from None
+            raise HeadraceError(
+                f"{without_password(self.options.address)}: no metrics: {error}"
+            ) from None
         return found
 
     def _get(self, url: str, parameters: Mapping[str, str]) -> bytes:
         import httpx  # most runs need none
 
-        data = bytearray()
+        data, shown = bytearray(), without_password(self.options.address)
         timeout, begin_s = self.options.timeout, time.monotonic()
         try:
-            with httpx.Client(timeout=timeout, trust_env=False) as client:
+            # To load authorities takes more CPU time than to ask.
+            verify = trusted() if url.startswith("https") else False
+            with httpx.Client(timeout=timeout, trust_env=False, verify=verify) as client:
                 with client.stream("GET", url, params=dict(parameters) or None) as answer:
                     for piece in answer.iter_bytes():
                         data += piece
                         if len(data) > MOST_BYTES:
-                            raise HeadraceError(f"{url} sends more than {MOST_BYTES} B")
+                            raise HeadraceError(f"{shown} sends more than {MOST_BYTES} B")
                         if time.monotonic() - begin_s > timeout:
-                            raise HeadraceError(f"{url} is not done within {timeout:g} s")
+                            raise HeadraceError(f"{shown} is not done within {timeout:g} s")
                 # Prometheus explains errors of a query in JSON.
-                if not answer.is_success and answer.status_code not in (400, 422):
-                    raise HeadraceError(f"{url} answers {answer.status_code}")
+                explained = answer.status_code in (400, 422) and not self._exporter
+                if not answer.is_success and not explained:
+                    raise _refused(url, answer)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
+            if why := why_not_trusted(error):
+                raise HeadraceError(
+                    f"the certificate of {shown} is not trusted: {why}",
+                    hint=REMEDY,
+                ) from None
+            said = f"{error or type(error).__name__}"
             raise HeadraceError(
-                f"{self.options.address} gives no answer: {error or type(error).__name__}",
+                f"{shown} gives no answer: {said}",
                 hint="check the address and the network",
             ) from None
         return bytes(data)
+
+
+def _refused(url: str, answer: Any) -> HeadraceError:
+    """Return the error of an answer that is none of Prometheus."""
+    said = f"{without_password(url)} answers {answer.status_code} ({answer.reason_phrase})"
+    if answer.is_redirect:
+        there = without_password(str(answer.headers.get("location", "")))
+        return HeadraceError(f"{said}: it leads to {there}", hint="name that address")
+    if answer.status_code in (401, 403):
+        return HeadraceError(
+            said, hint="it wants a user that may read it: http://USER:PASSWORD@HOST:PORT"
+        )
+    if after := answer.headers.get("retry-after"):
+        said += f"; it asks to be left alone for: {after} (Retry-After)"
+    return HeadraceError(said, hint="a longer interval" if answer.status_code == 429 else None)
 
 
 def _host(labels: Mapping[str, str]) -> str:

@@ -7,6 +7,7 @@ never essential: a service that fails leaves a trial valid.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from abc import abstractmethod
@@ -34,6 +35,11 @@ def steady_s() -> float:
     A clock that is set while jobs run would move the time of which a service is asked.
     """
     return _WALL_LESS_MONOTONIC_S + time.monotonic()
+
+
+def without_password(url: str) -> str:
+    """Return a URL for messages and records (`http://me:…@host`)."""
+    return re.sub(r"(://[^/:@]*):[^/@]*@", r"\1@", url)
 
 
 class ServiceOptions(ProbeOptions):
@@ -96,7 +102,7 @@ class ServiceProbe(Probe):
             hint = error.hint or "start the service, or correct [probe]"
             return [Problem(error.message, f"probe {self.kind}", hint)]
         if not found:
-            what = f"{self.options.address} has no value of the metrics wanted"
+            what = f"{without_password(self.options.address)} has no value of the metrics wanted"
             return [Problem(what, f"probe {self.kind}", "compare their names with the service's")]
         return []
 

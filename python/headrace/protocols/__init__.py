@@ -54,6 +54,13 @@ class UrlProtocol:
         """
         return None
 
+    def reach(self, url: str) -> None:
+        """Ask the server once for what is at a URL. Changes nothing there.
+
+        Raises OSError and the client's exceptions when the server, the credentials or the place
+        cannot be used. What only a write can show is not known.
+        """
+
     def drop_unfinished(self, url: str, ids: Collection[str] | None = None) -> None:
         """Remove what clients that were killed had begun to write below a folder and nobody sees.
 

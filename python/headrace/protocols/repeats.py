@@ -25,6 +25,10 @@ def repeat_s() -> float:
     return float(os.environ.get(REPEAT, REPEAT_S))
 
 
+class BusyError(OSError):
+    """A server refused a request as long as it was repeated."""
+
+
 @dataclass
 class RepeatCount:
     """Requests that this process has sent again."""

@@ -10,12 +10,13 @@ import errno
 import importlib
 import os
 from collections.abc import Collection
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 from urllib.parse import urlsplit
 
 from typing_extensions import override
 
 from headrace.protocols import UrlProtocol, filesystem_of, patience_s
+from headrace.protocols.repeats import BusyError
 from headrace.protocols.storage import RemoteStorage
 
 _LEAST_PART_BYTES = 5 << 20
@@ -72,6 +73,18 @@ class S3Protocol(UrlProtocol):
         return "s3://", f"/{split.netloc}{split.path}"
 
     @override
+    def reach(self, url: str) -> None:
+        filesystem, path = filesystem_of(url)
+        bucket, _, _ = path.strip("/").partition("/")
+        try:
+            filesystem.call_s3("list_objects_v2", Bucket=bucket, MaxKeys=1)
+        except Exception as error:
+            # The right to read and write objects need not include that to list them. A busy server
+            # is one that answers: jobs wait for it.
+            if error_code(error) != "AccessDenied" and not is_busy(error):
+                raise
+
+    @override
     def drop_unfinished(self, url: str, ids: Collection[str] | None = None) -> None:
         filesystem, path = filesystem_of(url)
         bucket, _, folder = path.strip("/").partition("/")
@@ -90,6 +103,26 @@ class S3Protocol(UrlProtocol):
     @override
     def client(self) -> type[RemoteStorage]:
         return S3Storage
+
+
+def is_busy(error: BaseException) -> bool:
+    """Return whether a request failed because the server stayed busy."""
+    each: BaseException | None = error
+    while each is not None and not isinstance(each, BusyError):
+        each = each.__cause__
+    return each is not None
+
+
+def error_code(error: BaseException) -> str:
+    """Return the code of S3 that an exception of its client has, else an empty text."""
+    each: BaseException | None = error
+    while each is not None:
+        answer: Any = getattr(each, "response", None)
+        if isinstance(answer, dict):
+            said: Any = cast("dict[str, Any]", answer).get("Error", {})
+            return str(said.get("Code", ""))
+        each = each.__cause__
+    return ""
 
 
 class S3Storage(RemoteStorage):

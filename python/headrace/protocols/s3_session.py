@@ -22,7 +22,7 @@ from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 from typing_extensions import override
 
 from headrace.protocols import UPLOADS_NOTE
-from headrace.protocols.repeats import BUSY, REPEATED, Pauses, repeat_s
+from headrace.protocols.repeats import BUSY, REPEATED, BusyError, Pauses, repeat_s
 
 _CODE = re.compile(rb"<Code>\s*([A-Za-z0-9]+)\s*</Code>")
 _UPLOAD_ID = re.compile(rb"<UploadId>([^<]+)</UploadId>")
@@ -126,7 +126,7 @@ async def _busy(url: str, answer: Any, pauses: Pauses) -> OSError:
     text = f"{_server(url)} is busy: {what} after {pauses.made} repeats in {in_s}"
     if asked:
         text += f"; it asks to be left alone for: {asked} (Retry-After)"
-    return OSError(errno.EIO, text)
+    return BusyError(errno.EIO, text)
 
 
 def _refuse_redirect(url: str, answer: Any) -> None:

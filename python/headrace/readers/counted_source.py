@@ -5,6 +5,7 @@ uproot takes a source class; `counted_source` makes one that counts into a given
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import time
@@ -156,6 +157,22 @@ def received(url: str) -> Generator[None]:
         raise HeadraceError(f"{url}: cannot be read: {cause_of(error)}") from error
 
 
+def _arrived(chunk: Chunk, start: int, stop: int) -> None:
+    """Wait for the bytes of a range. Raises OSError when the server has sent more.
+
+    The beginning of a whole file would be taken for the range.
+    """
+    coming: Any = chunk.future  # None when the bytes are there
+    sent = stop - start if coming is None else len(coming.result())
+    if sent > stop - start:
+        raise OSError(
+            errno.EIO,
+            f"the server sent {sent} bytes for a request of {stop - start} bytes: "
+            "it ignores ranges",
+        )
+    chunk.wait(insist=False)
+
+
 class _RemoteSource(uproot.source.fsspec.FSSpecSource):
     """A URL by fsspec; waits for all requested bytes, so that the wait can be counted.
 
@@ -177,7 +194,7 @@ class _RemoteSource(uproot.source.fsspec.FSSpecSource):
         begun = time.perf_counter()
         with received(self._url):
             chunk = super().chunk(start, stop)
-            chunk.wait(insist=False)
+            _arrived(chunk, start, stop)
         self.counts.add(str(self._file_path), start, stop, 1, time.perf_counter() - begun)
         return chunk
 
@@ -185,14 +202,17 @@ class _RemoteSource(uproot.source.fsspec.FSSpecSource):
     def num_bytes(self) -> int:
         """Request the size of the file."""
         with self.counts.opening(), received(self._url):
-            return super().num_bytes
+            found: Any = super().num_bytes  # None if the client does not know it
+            if found is None:
+                raise OSError(errno.EIO, "the server does not state the size of the file")
+            return int(found)
 
     def _first(self, start: int, stop: int) -> Chunk:
         """Fetch the file's first range: fsspec connects and opens the file with it."""
         self._requested = True
         with self.counts.opening(), received(self._url):
             chunk = super().chunk(start, stop)
-            chunk.wait(insist=False)
+            _arrived(chunk, start, stop)
         self.counts.add(str(self._file_path), start, stop, 1, 0.0)
         return chunk
 
@@ -203,8 +223,8 @@ class _RemoteSource(uproot.source.fsspec.FSSpecSource):
         begun = time.perf_counter()
         with received(self._url):
             chunks = super().chunks(ranges, notifications)
-            for chunk in chunks:
-                chunk.wait(insist=False)
+            for chunk, (start, stop) in zip(chunks, ranges, strict=True):
+                _arrived(chunk, start, stop)
         wait_s = time.perf_counter() - begun
         for index, (start, stop) in enumerate(ranges):
             self.counts.add(

@@ -6,8 +6,10 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.errors import HeadraceError
 from headrace.system import block_queue, loops
-from headrace.system.mounts import Mount
+from headrace.system.mounts import Mount, mount_of
+from headrace.system.overlays import in_layer, layers_of, layers_with
 
 _CLASS = Path("/sys/class/block")
 
@@ -117,10 +119,11 @@ def describe(name: str) -> Device:
     )
 
 
-def devices_of(mount: Mount) -> list[str]:
+def devices_of(mount: Mount, path: Path | None = None) -> list[str]:
     """Return the block devices directly below a file system; empty when there are none.
 
-    For overlayfs these are the devices of its upper layer, where this process can see it.
+    For overlayfs these are the devices of the layer that has the file `path`, of the layers that
+    have files in the directory `path`, or of all, where this process can see the layers.
     """
     if (name := name_of(mount.device_number)) is not None:
         return [name]
@@ -131,14 +134,20 @@ def devices_of(mount: Mount) -> list[str]:
             if resolved in members:
                 return members
     if mount.filesystem == "overlay":
-        for option in mount.super_options:
-            key, _, value = option.partition("=")
-            if key == "upperdir":
-                with contextlib.suppress(OSError):
-                    number = Path(value).stat().st_dev
-                    name = name_of(f"{number >> 8 & 0xFFF}:{number & 0xFF | number >> 12 & ~0xFF}")
-                    return [name] if name else []
+        return _devices_of_layers(mount, path)
     names = [
         Path(part).resolve().name for part in mount.source.split(":") if part.startswith("/dev/")
     ]
     return sorted(name for name in names if (_CLASS / name).exists())
+
+
+def _devices_of_layers(mount: Mount, path: Path | None) -> list[str]:
+    layers = layers_of(mount) if path is None else layers_with(mount, path)
+    found: dict[str, None] = {}
+    for layer in layers:
+        with contextlib.suppress(HeadraceError):
+            below = mount_of(layer)
+            if below.id != mount.id:
+                place = None if path is None else in_layer(mount, layer, path)
+                found |= dict.fromkeys(devices_of(below, place))
+    return [*found]

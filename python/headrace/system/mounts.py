@@ -7,7 +7,7 @@ import ctypes
 import errno
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -92,10 +92,21 @@ def _parsed(text: str) -> tuple[Mount, ...]:
                 filesystem=filesystem,
                 source=_unescape(source),
                 options=tuple(fields[5].split(",")),
-                super_options=tuple(_unescape(super_options).split(",")),
+                # A comma of an option's value is escaped, too.
+                super_options=tuple(_unescape(each) for each in super_options.split(",")),
             )
         )
     return tuple(found)
+
+
+def deepest_above(path: str, mounts: Iterable[Mount]) -> Mount | None:
+    """Return the deepest mount above a path, the last one of several there; by names only."""
+    found, length = None, -1
+    for mount in mounts:  # a later one at the same place lies above
+        directory = str(mount.directory).rstrip("/")
+        if len(directory) >= length and f"{path}/".startswith(f"{directory}/"):
+            found, length = mount, len(directory)
+    return found
 
 
 def mount_of(path: Path) -> Mount:

@@ -12,6 +12,8 @@ from headrace.system.network_filesystems import NetworkFilesystem, recognise
 
 NO_LIMIT = 1 << 62
 """More free bytes than any file system has."""
+_COUNT_INODES = ("ext2", "ext3", "ext4", "xfs", "tmpfs")
+"""File systems whose statfs has the number of free inodes."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def storage_of(directory: Path) -> Storage:
     """Return the storage behind a directory. Raises HeadraceError when it cannot be reached."""
     directory = directory.resolve()
     mount = mount_of(directory)
-    names = tuple(devices.devices_of(mount))
+    names = tuple(devices.devices_of(mount, directory))
     disks = tuple(sorted({disk for name in names for disk in devices.whole_disks(name)}))
     return Storage(directory, mount, names, disks, recognise(mount, directory))
 
@@ -66,3 +68,14 @@ def free_bytes(directory: Path) -> int:
     if not found.f_blocks:
         return NO_LIMIT
     return (found.f_bfree if os.geteuid() == 0 else found.f_bavail) * found.f_frsize
+
+
+def free_files(directory: Path) -> int:
+    """Return the number of files that can still be made below a directory (its free inodes).
+
+    `NO_LIMIT` where the file system has no fixed number of them, as Btrfs, or is one of many
+    clients of servers, which do not know it.
+    """
+    found = os.statvfs(directory)
+    counts = found.f_files and mount_of(directory).filesystem in _COUNT_INODES
+    return found.f_favail if counts else NO_LIMIT

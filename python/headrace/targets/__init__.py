@@ -233,6 +233,13 @@ class Target(ABC):
     def check(self, forced_devices: frozenset[str]) -> list[Problem]:
         """Return what this machine lacks for this target. Changes nothing."""
 
+    def check_storage(self) -> list[Problem]:
+        """Return why storage that the study names, and that exists without it, cannot be used now.
+
+        `plan` shows these; `check` has them, too. Asks an existing server. Changes nothing.
+        """
+        return []
+
     def claims(self) -> list[Place]:
         """Return what no two runs may use at once: a folder, an image file, a device."""
         return []

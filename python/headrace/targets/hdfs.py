@@ -38,6 +38,9 @@ _JOINED_S = 30.0
 _ASKED_S = 5.0
 
 
+_ADDRESS_HINT = "look at address (the name node's RPC port), path and its owner"
+
+
 class HdfsOptions(ServedOptions):
     """`[target.NAME]` with `kind = "hdfs"`."""
 
@@ -117,19 +120,28 @@ class Hdfs(BricksTarget):
                     "shorter heartbeat",
                 )
             )
-        return problems
+        return problems + self.check_storage()
+
+    @override
+    def check_storage(self) -> list[Problem]:
+        if self.options.address is None:
+            return []
+        try:
+            reach_name_node(with_port(self.options.address, RPC_PORT))
+        except HeadraceError as error:
+            return [Problem(error.message, f"target {self.name}", _ADDRESS_HINT)]
+        return []
 
     def _of_address(self, context: TargetContext, given: str) -> Location:
         """Return the location of the user's own cluster."""
         self._uploads_from = None
         address = with_port(given, RPC_PORT)
         self._url = f"hdfs://{address}{self.options.path.rstrip('/')}"
-        hint = "look at address (the name node's RPC port), path and its owner"
         try:
             reach_name_node(address)
         except HeadraceError as error:
-            raise HeadraceError(error.message, hint=hint) from error
-        self._try(context, hint)
+            raise HeadraceError(error.message, hint=_ADDRESS_HINT) from error
+        self._try(context, _ADDRESS_HINT)
         return Location(
             directory=None,
             url=self._url,

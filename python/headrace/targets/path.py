@@ -9,13 +9,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from headrace.errors import MOUNT_AGAIN, MOUNT_GONE, HeadraceError, Problem, as_word
 from headrace.system.claims import Place
 from headrace.system.mounts import IN_MEMORY, mount_of
 from headrace.system.owned import make_directories, try_writing
-from headrace.system.storage import free_bytes, storage_of
+from headrace.system.storage import free_bytes, free_files, storage_of
 from headrace.system.striping import stripe
 from headrace.targets import Location, Setting, TargetContext, TargetOptions
 from headrace.targets.local import LocalTarget, of_node
@@ -72,6 +72,16 @@ class PathOptions(ServerOptions):
         multiple_of=64 << 10,
         description="on Lustre and BeeGFS: bytes of a stripe of a new file",
     )
+
+    @field_validator("path")
+    @classmethod
+    def _no_url(cls, value: str) -> str:
+        if "://" in value:
+            raise ValueError(
+                "a URL, not a directory: name the directory where it is mounted; servers are "
+                'kind = "xrootd", "s3", "hdfs" …'
+            )
+        return value
 
     def why_no_servers(self) -> str | None:
         """A folder of each node's own has none."""
@@ -131,6 +141,9 @@ class PathTarget(LocalTarget):
         return level
 
     def check(self, forced_devices: frozenset[str]) -> list[Problem]:
+        return self.check_storage() or root_problems(self.options, self.name)
+
+    def check_storage(self) -> list[Problem]:
         needed_by = f"target {self.name}"
 
         def lacks(what: str, remedy: str) -> list[Problem]:
@@ -163,7 +176,9 @@ class PathTarget(LocalTarget):
             )
         if free_bytes(nearest) == 0:
             return lacks(f"{nearest} is full", "free some space on it")
-        return root_problems(self.options, self.name)
+        if free_files(nearest) == 0:
+            return lacks(f"{nearest} has no inode left for a file", "remove some files from it")
+        return []
 
     def on_each_node(self) -> bool:
         return self.options.on == "node"

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.datasets.integrity import MANIFEST
 from headrace.errors import HeadraceError, InterruptedRunError
-from headrace.protocols import UPLOADS_NOTE
+from headrace.protocols import PATIENCE, UPLOADS_NOTE
+from headrace.protocols.repeats import REPEAT
 from headrace.system.cluster import Node
 from headrace.system.own_programs import own_module
 from headrace.system.processes import run_program
@@ -24,6 +26,8 @@ _PATIENCE_S = 1800.0
 _SLOWEST_BYTES_PER_S = 2e6
 """An upload slower than this fails."""
 _TRY_PATIENCE_S = 60.0
+_REACH_PATIENCE_S = 30.0
+"""For a server to answer before a run; a request has a fifth of it."""
 
 
 def put(
@@ -81,6 +85,26 @@ def try_writing(
     file_url = f"{url}/.headrace-{os.urandom(4).hex()}"
     with cleared_if_killed(file_url, node, context, environment):
         _run(["--try", file_url], node, context, environment, _TRY_PATIENCE_S, about=url)
+
+
+def why_not_reached(url: str, environment: Mapping[str, str]) -> str:
+    """Return why an existing server cannot be used, in the client's words; empty if it answers.
+
+    Changes nothing, neither there nor in this process: a client starts threads.
+    """
+    given = {**os.environ, **environment, PATIENCE: f"{_REACH_PATIENCE_S / 5:g}", REPEAT: "0"}
+    try:
+        done = subprocess.run(
+            own_module("headrace.targets.upload", "--reach", url),
+            env=given,
+            capture_output=True,
+            text=True,
+            timeout=_REACH_PATIENCE_S,
+        )
+    except subprocess.TimeoutExpired:
+        return f"{url}: the server does not answer within {_REACH_PATIENCE_S:.0f} s"
+    said = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+    return f"{url}: {said}" if done.returncode != 0 else ""
 
 
 @contextmanager

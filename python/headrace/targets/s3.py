@@ -24,11 +24,19 @@ from headrace.system.servers import Server
 from headrace.system.servers.s3 import S3Gateway
 from headrace.targets import Held, Location, ModelledStorage, TargetContext, TargetOptions
 from headrace.targets.exports import Export, ServedOptions
-from headrace.targets.remote_url import put, remove, try_writing
+from headrace.targets.remote_url import put, remove, try_writing, why_not_reached
 from headrace.targets.served import ServedTarget
 from headrace.units import Seconds
 
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+
+_OTHER_CREDENTIALS = (
+    "AWS_PROFILE",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+)
+"""Variables by which clients of S3 find credentials without the two keys."""
 
 _HINTS = (
     ("certificate is not valid for", "name the endpoint as its certificate does"),
@@ -38,8 +46,32 @@ _HINTS = (
     ),
     ("WRONG_VERSION_NUMBER", "it does not speak TLS: an endpoint with http://"),
     ("cannot be reached", "look at endpoint"),
+    ("does not answer", "look at endpoint: another kind of server may be there"),
+    ("RequestTimeTooSkewed", "set the clock of this machine, or that of the server"),
+    ("NoSuchBucket", "make the bucket, or correct bucket"),
+    ("config profile", "correct AWS_PROFILE"),
+    ("SignatureDoesNotMatch", "look at AWS_SECRET_ACCESS_KEY and region"),
+    ("AuthorizationHeaderMalformed", "look at region"),
+    ("ExpiredToken", "get new temporary credentials (AWS_SESSION_TOKEN)"),
 )
 """Parts of a client's message, and what to do; the first that is found."""
+
+
+def _hint_for(said: str) -> str:
+    every = "look at endpoint, bucket, region, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    return next((text for part, text in _HINTS if part in said), every)
+
+
+def _credentials_elsewhere() -> bool:
+    """Return whether clients may find credentials in other places than two variables."""
+    files = [
+        os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"),
+        os.environ.get("AWS_CONFIG_FILE", "~/.aws/config"),
+    ]
+    return any(os.environ.get(name) for name in _OTHER_CREDENTIALS) or any(
+        os.path.exists(os.path.expanduser(file))  # noqa: PTH110, PTH111 - a home may be unknown
+        for file in files
+    )
 
 
 class S3Options(ServedOptions):
@@ -118,8 +150,14 @@ class S3(ServedTarget):
     def check(self, forced_devices: frozenset[str]) -> list[Problem]:
         if self.needs_cluster():
             return super().check(forced_devices)
+        return self.check_storage()
+
+    @override
+    def check_storage(self) -> list[Problem]:
+        if self.needs_cluster():
+            return []
         lacking = [key for key in _KEYS if not os.environ.get(key)]
-        if lacking and not os.environ.get("AWS_PROFILE"):
+        if lacking and not _credentials_elsewhere():
             what = (
                 f"no credentials: {' and '.join(lacking)} "
                 f"{'is' if len(lacking) == 1 else 'are'} not set"
@@ -138,7 +176,20 @@ class S3(ServedTarget):
                     "name the certificate of the server's authority by it, or unset it",
                 )
             ]
-        return []
+        why_not = why_not_reached(self.url, self._environment_of_options())
+        return [Problem(why_not, f"target {self.name}", _hint_for(why_not))] if why_not else []
+
+    def _environment_of_options(self) -> dict[str, str]:
+        """Return the environment of a client by the options."""
+        options = self.options
+        found = {"AWS_REGION": options.region}
+        if options.patience is not None:
+            found[PATIENCE] = f"{options.patience:g}"
+        if options.repeat is not None:
+            found[REPEAT] = f"{options.repeat:g}"
+        if options.endpoint is not None:
+            found["AWS_ENDPOINT_URL_S3"] = options.endpoint.rstrip("/")
+        return found
 
     @property
     def url(self) -> str:
@@ -148,18 +199,10 @@ class S3(ServedTarget):
     @override
     def bring_up(self, context: TargetContext) -> Location:
         options = self.options
-        self._environment = {"AWS_REGION": options.region}
-        if options.patience is not None:
-            self._environment[PATIENCE] = f"{options.patience:g}"
-        if options.repeat is not None:
-            self._environment[REPEAT] = f"{options.repeat:g}"
+        self._environment = self._environment_of_options()
         if options.endpoint is not None:
-            self._environment["AWS_ENDPOINT_URL_S3"] = options.endpoint.rstrip("/")
             self._uploads_from = None
-            self._try(
-                context,
-                "look at endpoint, bucket, region, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-            )
+            self._try(context)
             return Location(
                 directory=None,
                 url=self.url,
@@ -180,7 +223,7 @@ class S3(ServedTarget):
             "AWS_SECRET_ACCESS_KEY": server.secret_key,
         }
         self._uploads_from = self.clients(context)[0]
-        self._try(context, None)
+        self._try(context)
         devices, media = self.media_facts([storage])
         return Location(
             directory=None,
@@ -201,12 +244,11 @@ class S3(ServedTarget):
             },
         )
 
-    def _try(self, context: TargetContext, hint: str | None) -> None:
+    def _try(self, context: TargetContext) -> None:
         try:
             try_writing(self.url, self._uploads_from, context, self._environment)
         except HeadraceError as error:
-            if hint is not None:
-                hint = next((text for said, text in _HINTS if said in error.message), hint)
+            hint = None if self.needs_cluster() else _hint_for(error.message)
             raise HeadraceError(error.message, hint=hint) from error
 
     @override

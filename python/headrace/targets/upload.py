@@ -6,6 +6,8 @@ A separate process, so that it can run on a cluster node.
         upload the files and print a JSON line per file: its URL
     python -m headrace.targets.upload --try URL
         test writing: write a small file of this name, read it back and remove it
+    python -m headrace.targets.upload --reach URL
+        ask the server whether the URL can be used; changes nothing
     python -m headrace.targets.upload --compare URL FILE…
         print a JSON line per file: whether it is complete on the storage
     python -m headrace.targets.upload --read URL…
@@ -173,6 +175,11 @@ def remove_unfinished(folder: str, token: str, note: Path) -> None:
                 filesystem.rm(str(name))
 
 
+def reach(url: str) -> None:
+    """Ask the server whether a URL can be used, without a change."""
+    protocol_of(url).reach(url)
+
+
 def _unwind(*_: object) -> None:
     sys.exit(128 + signal.SIGTERM)
 
@@ -180,6 +187,7 @@ def _unwind(*_: object) -> None:
 def _do(task: str, words: list[str]) -> None:
     alone = {
         "--try": try_writing,
+        "--reach": reach,
         "--read": read_whole,
         "--remove": remove,
     }

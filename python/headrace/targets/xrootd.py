@@ -13,6 +13,7 @@ import contextlib
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -173,7 +174,18 @@ class Xrootd(ServedTarget):
                 problems.append(
                     Problem(f"{library}: {error}", needed_by, "pip install fsspec-xrootd xrootd")
                 )
-        return problems
+        return problems or self.check_storage()
+
+    @override
+    def check_storage(self) -> list[Problem]:
+        address = self.options.address
+        if address is None or shutil.which("xrdfs") is None:
+            return []
+        front, path = with_port(address, xrootd.PORT), self.options.path
+        why_not = _why_not_asked(front, "stat", path)
+        if not why_not:
+            return []
+        return [Problem(_not_shown(front, path, why_not), f"target {self.name}", _NOT_SHOWN_HINT)]
 
     # -- set-up ------------------------------------------------------------
 
@@ -297,8 +309,7 @@ class Xrootd(ServedTarget):
             command,
             timeout_s=patience_s,
             environment=xrootd.CLIENT_ENVIRONMENT,
-            late=f"no answer within {patience_s:g} s (does it speak another protocol, or is it a "
-            "redirector whose data servers are down?)",
+            late=_late(patience_s),
         )
 
     def _found(self, context: TargetContext, address: str) -> Location:
@@ -307,14 +318,8 @@ class Xrootd(ServedTarget):
         try:
             self._ask(context, self._front, "stat", options.path, patience_s=_FIRST_ANSWER_S)
         except HeadraceError as error:
-            raise HeadraceError(
-                f"target {self.name}: {self._front} does not show {options.path}: "
-                f"{xrootd.plain(error.message)}",
-                hint=(
-                    "is the address right, is the path exported, and may this user "
-                    "(certificate, token) see it?"
-                ),
-            ) from error
+            said = _not_shown(self._front, options.path, error.message)
+            raise HeadraceError(f"target {self.name}: {said}", hint=_NOT_SHOWN_HINT) from error
         return Location(
             directory=None,
             url=f"root://{self._front}/{options.path}",
@@ -423,10 +428,13 @@ class Xrootd(ServedTarget):
                 self._ask(context, self._front, "rm", partial)
             if isinstance(error, InterruptedRunError):
                 raise
+            said = xrootd.plain(error.message)
+            hint = f"may this user write to {self.options.path} there, and is there room?"
+            if "Operation expired" in said:  # the client waited for a server
+                hint = "does each data server answer? One that is down makes clients wait"
             raise HeadraceError(
-                f"target {self.name}: {file.name} cannot be copied to {self._front}: "
-                f"{xrootd.plain(error.message)}",
-                hint=f"may this user write to {self.options.path} there, and is there room?",
+                f"target {self.name}: {file.name} cannot be copied to {self._front}: {said}",
+                hint=hint,
             ) from error
 
     @override
@@ -480,6 +488,39 @@ class Xrootd(ServedTarget):
         if cache is None:
             return {}
         return {"block_bytes": cache.block, "prefetch_blocks": cache.prefetch}
+
+
+_NOT_SHOWN_HINT = (
+    "is the address right, is the path exported, and may this user (certificate, token) see it?"
+)
+
+
+def _not_shown(front: str, path: str, said: str) -> str:
+    return f"{front} does not show {path}: {xrootd.plain(said)}"
+
+
+def _late(patience_s: float) -> str:
+    return (
+        f"no answer within {patience_s:g} s (does it speak another protocol, or is it a redirector "
+        "whose data servers are down?)"
+    )
+
+
+def _why_not_asked(server: str, *words: str) -> str:
+    """Return why a server that is there does not answer one xrdfs command; empty if it does."""
+    try:
+        done = subprocess.run(
+            ["xrdfs", server, *words],
+            env={**os.environ, **xrootd.CLIENT_ENVIRONMENT},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_FIRST_ANSWER_S,
+        )
+    except subprocess.TimeoutExpired:
+        return _late(_FIRST_ANSWER_S)
+    said = " ".join((done.stderr.strip() or done.stdout.strip()).split())
+    return (said or f"exit code {done.returncode}") if done.returncode != 0 else ""
 
 
 def _is_stored(place: Path, file: Path) -> bool:

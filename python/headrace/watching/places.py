@@ -10,12 +10,14 @@ import os
 import stat
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.errors import HeadraceError
 from headrace.system.devices import devices_of, name_of
-from headrace.system.mounts import Mount, read_mounts
+from headrace.system.mounts import Mount, deepest_above, mount_of, read_mounts
 from headrace.system.network_filesystems import recognise
+from headrace.system.overlays import in_layer, layers_of
 from headrace.watching.ledger import StorageWait
 from headrace.watching.peers import Peers
 
@@ -23,6 +25,8 @@ _MAPS_S = 2.0
 """Shortest time between two looks at a process's map of memory."""
 _MOUNTS_S = 10.0
 """The same for a mount table, unless a mount is not in it."""
+_BY_LAYER = StorageWait("block", "")
+"""Of an overlay: which device depends on the file, or cannot be seen from here."""
 
 
 class Places:
@@ -51,7 +55,7 @@ class Places:
             return None
         for line in info.splitlines():
             if line.startswith(b"mnt_id:"):
-                return self._table(pid).by_id(int(line.split()[1]))
+                return self._table(pid).by_id(int(line.split()[1]), target)
         return None
 
     def is_pipe(self, pid: int, descriptor: int) -> bool:
@@ -71,7 +75,7 @@ class Places:
         if now_s - when_s > _MAPS_S:
             known = None
             with contextlib.suppress(OSError, ValueError, IndexError):
-                known = self._table(pid).by_number(_largest_map(pid))
+                known = self._table(pid).by_number(*_largest_map(pid))
             if len(self._mapped) > 10_000:
                 self._mapped.clear()
             self._mapped[pid] = (now_s, known)
@@ -134,6 +138,8 @@ class _MountTable:
         self._read_s = -1e9
         self._mounts: dict[int, Mount] = {}
         self._places: dict[int, StorageWait | None] = {}
+        self._layered: dict[tuple[int, str], StorageWait | None] = {}
+        """By mount and path: of overlays with layers on several devices."""
 
     def look(self, pid: int) -> None:
         """Read the table again after a while."""
@@ -145,41 +151,49 @@ class _MountTable:
                 for number in [*self._places]:
                     if mounts.get(number) != self._mounts.get(number):
                         del self._places[number]
+                        self._layered.clear()
                 self._mounts = mounts
 
-    def by_id(self, number: int) -> StorageWait | None:
-        """Return the storage of a mount."""
+    def by_id(self, number: int, path: str) -> StorageWait | None:
+        """Return the storage of a file on a mount."""
         if number not in self._places:
             mount = self._mounts.get(number)
             if mount is None:
                 self._read_s = -1e9  # a new mount: read the table at the next sample
                 return None
             self._places[number] = _storage(mount)
-        return self._places[number]
+        if self._places[number] is not _BY_LAYER:
+            return self._places[number]
+        key = (number, path)
+        if key not in self._layered:
+            if len(self._layered) > 10_000:
+                self._layered.clear()
+            self._layered[key] = _of_layer(self._mounts[number], Path(path))
+        return self._layered[key]
 
-    def by_number(self, device: str) -> StorageWait | None:
-        """Return the storage of a device number `major:minor`."""
+    def by_number(self, device: str, path: str) -> StorageWait | None:
+        """Return the storage of a file on a device number `major:minor`."""
         block = name_of(device)
         if block is not None:
             return StorageWait("block", block)
         return next(
-            (self.by_id(each.id) for each in self._mounts.values() if each.device_number == device),
+            (
+                self.by_id(each.id, path)
+                for each in self._mounts.values()
+                if each.device_number == device
+            ),
             None,
         )
 
     def by_path(self, path: str) -> StorageWait | None:
         """Return the storage of the deepest mount above a path, the last one of several there."""
-        found, length = None, -1
-        for mount in self._mounts.values():  # a later one at the same place lies above
-            directory = str(mount.directory).rstrip("/")
-            if len(directory) >= length and f"{path}/".startswith(f"{directory}/"):
-                found, length = mount, len(directory)
-        return None if found is None else self.by_id(found.id)
+        found = deepest_above(path, self._mounts.values())
+        return None if found is None else self.by_id(found.id, path)
 
     def only(self, filesystems: tuple[str, ...]) -> StorageWait | None:
         """Return the one place of some file systems."""
         found = {
-            self.by_id(each.id)
+            self.by_id(each.id, "")
             for each in [*self._mounts.values()]
             if each.filesystem.startswith(filesystems)
         }
@@ -190,11 +204,42 @@ def _storage(mount: Mount) -> StorageWait | None:
     with contextlib.suppress(HeadraceError, OSError):
         if recognise(mount) is not None:
             return StorageWait("network", str(mount.directory))
+        if mount.filesystem == "overlay":
+            found = {_storage(below) for _, below in _layers_below(mount)}
+            return found.pop() if len(found) == 1 else _BY_LAYER
         if names := devices_of(mount):
             return StorageWait("block", names[0])
     if mount.filesystem.startswith("fuse"):
         return StorageWait("network", str(mount.directory))
-    return StorageWait("block", "") if mount.filesystem == "overlay" else None
+    return _BY_LAYER if mount.filesystem == "overlay" else None
+
+
+def _layers_below(mount: Mount) -> Iterator[tuple[Path, Mount]]:
+    """Yield the layers of an overlay that this process can see, with their own mounts.
+
+    The mount of a layer is found by name first: a server below it may be dead.
+    """
+    own = read_mounts()
+    for layer in layers_of(mount):
+        below = deepest_above(str(layer), own)
+        if below is not None and recognise(below) is None:
+            with contextlib.suppress(HeadraceError):
+                below = mount_of(layer)
+        if below is not None and below.filesystem != "overlay":
+            yield layer, below
+
+
+def _of_layer(mount: Mount, path: Path) -> StorageWait:
+    """Return the storage of a file of an overlay: that of the first layer that has it.
+
+    A layer on network storage is taken to have it, because its server may be dead.
+    """
+    with contextlib.suppress(OSError):
+        for layer, below in _layers_below(mount):
+            network = recognise(below) is not None
+            if network or os.path.lexists(in_layer(mount, layer, path)):
+                return _storage(below) or _BY_LAYER
+    return _BY_LAYER
 
 
 def _device(path: str) -> StorageWait | None:
@@ -207,11 +252,14 @@ def _device(path: str) -> StorageWait | None:
     return None
 
 
-def _largest_map(pid: int) -> str:
-    """Return the device number of the largest file mapped as data. Raises OSError, ValueError."""
-    largest, device = 0, ""
+def _largest_map(pid: int) -> tuple[str, str]:
+    """Return the device number and path of the largest file mapped as data.
+
+    Raises OSError, ValueError.
+    """
+    largest, device, path = 0, "", ""
     for line in Path(f"/proc/{pid}/maps").read_bytes().splitlines():
-        span, rights, _, number, inode, *_ = line.split(maxsplit=5)
+        span, rights, _, number, inode, *name = line.split(maxsplit=5)
         if inode == b"0" or b"x" in rights:
             continue
         begin, _, end = span.partition(b"-")
@@ -219,4 +267,5 @@ def _largest_map(pid: int) -> str:
         if size > largest:
             major, _, minor = number.partition(b":")
             largest, device = size, f"{int(major, 16)}:{int(minor, 16)}"
-    return device
+            path = os.fsdecode(name[0]) if name else ""
+    return device, path
