@@ -52,6 +52,81 @@ void write_branches(const char *name)
    }
    file.Write();
 }
+void write_offsetless(const char *name)
+{
+   TFile file(name, "recreate");
+   TTree tree("data", "");
+   ROOT::TIOFeatures features;
+   features.Set(ROOT::Experimental::EIOFeatures::kGenerateOffsetMap);
+   tree.SetIOFeatures(features);
+   tree.SetAutoFlush(0);
+   int n;
+   float x[6], pairs[6][2];
+   tree.Branch("n", &n, "n/I", 600); // sizes of baskets that end at different events
+   tree.Branch("x", x, "x[n]/F", 1500);
+   tree.Branch("pairs", pairs, "pairs[n][2]/F", 4000);
+   TRandom3 random(1);
+   for (int i = 0; i < 2000; ++i) {
+      n = std::max(0, int(random.Integer(8)) - 2);
+      for (int j = 0; j < n; ++j) {
+         x[j] = i + 0.25;
+         pairs[j][0] = pairs[j][1] = i + 0.25;
+      }
+      tree.Fill();
+   }
+   file.Write();
+}
+class OddTrack : public TObject {
+public:
+   double energy = 500;
+   TBits bits;
+   OddTrack(int size = 8) : bits(size) { bits.SetBitNumber(size); }
+   ClassDefOverride(OddTrack, 1)
+};
+void write_pointed(const char *name)
+{
+   TFile file(name, "recreate");
+   TTree tree("data", "");
+   TBits bits;
+   TClonesArray many("TBits"), tracks("OddTrack");
+   double x;
+   tree.Branch("bits.", &bits);
+   tree.Branch("many", &many);
+   tree.Branch("tracks", &tracks);
+   tree.Branch("x", &x);
+   for (int i = 0; i < 100; ++i) {
+      x = i;
+      bits.ResetAllBits();
+      for (int j = 0; j < i % 20; ++j)
+         bits.SetBitNumber(3 * j);
+      many.Clear();
+      for (int j = 0; j < i % 3; ++j)
+         new (many[j]) TBits(8 * i);
+      tracks.Clear();
+      for (int j = 0; j < 2; ++j)
+         new (tracks[j]) OddTrack(i);
+      tree.Fill();
+   }
+   file.Write();
+}
+void write_objects(const char *name)
+{
+   TFile file(name, "recreate");
+   TTree tree("data", "");
+   TLorentzVector vector;
+   std::vector<std::vector<double>> nested;
+   std::string text;
+   tree.Branch("vector", &vector, 4000, 0);
+   tree.Branch("nested", &nested);
+   tree.Branch("text", &text);
+   for (int i = 0; i < 500; ++i) {
+      vector.SetPxPyPzE(i, 1, 2, 2 * i);
+      nested.assign(i % 3, std::vector<double>(i % 4, i));
+      text = std::string(i % 7, 'a');
+      tree.Fill();
+   }
+   file.Write();
+}
 void write_slowly(const char *name, const char *at_first, const char *in_between)
 {
    auto copy = [name](const char *to) { gSystem->CopyFile(name, to, true); };
@@ -86,6 +161,21 @@ def branches_by_root(shared_folder: Path) -> Path:
     return _folder(shared_folder) / "branches.root"
 
 
+def offsetless_by_root(shared_folder: Path) -> Path:
+    """A file whose TTree has lists without stored offsets, as ROOT writes them on request."""
+    return _folder(shared_folder) / "offsetless.root"
+
+
+def pointed_by_root(shared_folder: Path) -> Path:
+    """A file whose TTree has arrays to which members point, of objects and in a collection."""
+    return _folder(shared_folder) / "pointed.root"
+
+
+def objects_by_root(shared_folder: Path) -> Path:
+    """A file whose TTree has objects only: no column of numbers."""
+    return _folder(shared_folder) / "objects.root"
+
+
 def copied_while_written_by_root(shared_folder: Path) -> tuple[Path, Path]:
     """Copies of a file that ROOT had just begun, and of one whose tree it had moved meanwhile."""
     folder = _folder(shared_folder)
@@ -110,6 +200,9 @@ def _write(folder: Path) -> None:
     code = (
         "import ROOT; ROOT.gInterpreter.Declare('#include \"write.hpp\"')\n"
         "ROOT.write_branches('branches.root')\n"
+        "ROOT.write_offsetless('offsetless.root')\n"
+        "ROOT.write_objects('objects.root')\n"
+        "ROOT.write_pointed('pointed.root')\n"
         "ROOT.write_slowly('slow.root', 'at-first.root', 'in-between.root')"
     )
     command = [sys.executable, "-P", "-c", code]

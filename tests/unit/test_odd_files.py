@@ -15,7 +15,7 @@ from headrace.datasets.trees import tree_facts
 from headrace.errors import HeadraceError
 from headrace.readers.root_reader import explained, root
 from headrace.workloads import JobInput, JobOutput, Workload, kinds
-from odd_root_files import copied_while_written_by_root
+from odd_root_files import copied_while_written_by_root, objects_by_root
 
 pytestmark = pytest.mark.slow
 
@@ -128,6 +128,39 @@ def test_what_root_says_while_it_opens_a_tree_does_not_end_the_loop(tmp_path: Pa
     tree.choose([0])
     assert tree.loop(0, 0, -1, histogram) == 20
     assert list(histogram.counts) == [0, *[2] * 10, 0]
+
+
+@pytest.mark.parametrize("columns", [None, ["nested", "text"]])
+@pytest.mark.parametrize("reader", ["uproot", "event-loop"])
+def test_a_tree_of_objects_only_is_read_without_a_histogram(
+    reader: str, columns: list[str] | None, shared_folder: Path, tmp_path: Path
+) -> None:
+    """Its baskets are requested and decompressed as those of numbers."""
+    file = objects_by_root(shared_folder)
+    part = kinds()["scan"]
+    given = {"data": {"files": [str(file)]}, "reader": reader, "columns": columns}
+    scan = part("scan", part.Options.model_validate(given))
+    assert scan.options.wrong_fields() == []
+    scan = part("scan", scan.options_for_jobs())
+    output = run(scan, file, tmp_path)
+    read = [each for each in tree_facts(file, None).columns if each.name in (columns or each.name)]
+    assert output.events == 500
+    assert output.bytes_asked > sum(column.stored_bytes for column in read)
+    assert output.bytes_uncompressed > 0.5 * sum(column.memory_bytes for column in read)
+    assert "histogram" not in output.results
+    assert scan.merge([output.results, output.results]) == output.results
+    assert sum(piece["do"] == "sequence" for piece in scan.profile(None).steps) >= 1
+
+
+def test_rdataframe_and_a_variable_need_numbers(shared_folder: Path) -> None:
+    file = objects_by_root(shared_folder)
+    part = kinds()["scan"]
+    for more in ({"reader": "rdataframe"}, {"variable": "nested"}):
+        scan = part("scan", part.Options.model_validate({"data": {"files": [str(file)]}, **more}))
+        [(_, problem)] = scan.options.wrong_fields()
+        assert (
+            "has no column of numbers; without a variable, reader uproot or event-loop" in problem
+        )
 
 
 def test_a_crash_of_root_is_explained(tmp_path: Path) -> None:

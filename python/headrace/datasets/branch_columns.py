@@ -25,6 +25,15 @@ _NUMBERS = {
 _MAP = re.compile(r"(std::)?(unordered_)?(multi)?map<")
 """The class of a branch whose members are those of the pairs of a map."""
 
+_WITHOUT_OFFSETS = 1
+"""ROOT's feature `kGenerateOffsetMap` of a branch: baskets do not store where an event begins."""
+
+_OF_CLONES = 31
+"""ROOT's type of a branch (TBranchElement) that has a member of the objects of a TClonesArray."""
+
+_POINTED = range(41, 60)
+"""ROOT's types of members (`TVirtualStreamerInfo`) that point to an array: above `kOffsetP`."""
+
 _LENGTH = re.compile(r"\[(\d+)\]")
 
 
@@ -93,7 +102,10 @@ class BranchColumn:
         """
         leaves = self.branch.member("fLeaves")
         if self.branch.classname != "TBranch" or not len(leaves):
-            return self.flat
+            # RDataFrame takes an array to which a member points (`UChar_t *bits; //[n]`) for one
+            # number.
+            kind = int(self.branch.member("fStreamerType", none_if_missing=True) or 0)
+            return self.flat and kind not in _POINTED and not self._nested
         dimensions, is_list = self._dimensions(), self._is_list
         if leaves[0].classname == "TLeafC":
             dimensions, is_list = 1, True
@@ -103,11 +115,32 @@ class BranchColumn:
         return dimensions < 2 or not is_list
 
     @property
-    def in_loops(self) -> bool:
-        """Whether ROOT's event loop reaches its numbers: not those of a member of a map."""
+    def _nested(self) -> bool:
+        """Whether it is a member of an object in the objects of a TClonesArray.
+
+        RDataFrame takes its values from other places in these objects.
+        """
+        if self.branch.member("fType", none_if_missing=True) != _OF_CLONES:
+            return False
+        above = self.branch.parent  # the TClonesArray: its members are not split any further
+        return above is not None and "." in str(self.branch.name).removeprefix(f"{above.name}.")
+
+    @property
+    def beyond_loops(self) -> str:
+        """What keeps its numbers out of reach of ROOT's event loop; empty when nothing does."""
         above = self.branch.parent
         name = above.member("fClassName", none_if_missing=True) if above is not None else None
-        return _MAP.match(str(name or "")) is None
+        if _MAP.match(str(name or "")):
+            return "a member of a map"
+        leaves = list(self.branch.member("fLeaves"))
+        features = self.branch.member("fIOFeatures", none_if_missing=True)
+        offsetless = features is not None and int(features.member("fIOBits")) & _WITHOUT_OFFSETS
+        if self.branch.classname != "TBranch" or len(leaves) != 1 or not offsetless:
+            return ""
+        if leaves[0].member("fLeafCount") is None or int(leaves[0].member("fLen")) < 2:
+            return ""
+        # TLeaf::GenerateOffsetArrayBase counts one number per array.
+        return "a list of arrays without stored offsets, which ROOT takes from wrong places"
 
     @property
     def _is_list(self) -> bool:

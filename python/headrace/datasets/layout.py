@@ -29,10 +29,6 @@ _KEY_HEAD = struct.Struct(">ihiIh")
 """The first fields of a TKey: fNbytes, fVersion, fObjlen, fDatime, fKeylen."""
 
 
-_HEAD_BYTES = 403
-"""Bytes that uproot reads at the start of a file: the header and the key of the first directory."""
-
-
 class Piece(NamedTuple):
     """A basket of a branch, or a page of a column."""
 
@@ -71,6 +67,12 @@ class FileLayout(NamedTuple):
     """
     classes: tuple[tuple[int, int], ...] = ()
     """(offset, bytes) of the class descriptions, which ROOT reads too."""
+    folders: tuple[tuple[int, int], ...] = ()
+    """(offset, bytes) of the heads and lists of keys of all folders: trees are looked for there."""
+    above: tuple[tuple[int, int], ...] = ()
+    """Those of the folders above the tree."""
+    counted: tuple[tuple[int, int], ...] = ()
+    """(offset, bytes) of the other trees, where the events of all were counted to choose one."""
 
 
 def layout_of_file(path: Path, name: str = "Events") -> FileLayout:
@@ -89,34 +91,6 @@ def layout_of_file(path: Path, name: str = "Events") -> FileLayout:
         # A damaged file can raise almost any exception from the decoder.
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise HeadraceError(f"{path}: its layout cannot be read: {lines[0]}") from error
-
-
-def layout_of_own_file(path: Path, name: str) -> FileLayout:
-    """Return the layout of a tree in a file that Headrace did not write, with the opening reads.
-
-    Raises HeadraceError as `layout_of_file` does.
-    """
-    layout = layout_of_file(path, name)
-    with opened(path) as file:
-        head = file.file
-        keys = int(file.fSeekKeys), int(file.fNbytesKeys)
-        classes = int(head.fSeekInfo), int(head.fNbytesInfo)
-        parts = [(0, min(_HEAD_BYTES, layout.file_bytes)), keys]
-        if not layout.header_bytes:
-            parts.append((layout.metadata_offset, layout.metadata_bytes))
-        else:
-            ntuple: Any = file[name]
-            anchor = ntuple._members
-            parts.append((int(anchor["fSeekHeader"]), int(anchor["fNBytesHeader"])))
-            parts.append((int(anchor["fSeekFooter"]), int(anchor["fNBytesFooter"])))
-            places = [group.page_list_link.locator for group in ntuple.footer.cluster_group_records]
-            parts += [(int(place.offset), int(place.num_bytes)) for place in places]
-
-    def within(places: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-        end = layout.file_bytes
-        return tuple((at, size) for at, size in places if size > 0 and at >= 0 and at + size <= end)
-
-    return layout._replace(opening=within(parts), classes=within([classes]))
 
 
 def _layout_of_tree(path: Path, file: Any, name: str) -> FileLayout:

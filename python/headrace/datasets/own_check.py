@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.datasets.own_files import OwnFile, OwnFiles, expanded, state_of, typical
@@ -59,7 +60,8 @@ def described(own: OwnFiles) -> str:
     Raises HeadraceError as `tree_facts` does.
     """
     files = own.find()
-    facts = tree_facts(typical(files).path, own.tree)
+    facts = tree_facts(typical_filled(own, files).path, own.tree)
+    empty = [file for file in files[:MOST_COUNTED] if not events_of(file.path, own.tree)]
     stored = sum(column.stored_bytes for column in facts.columns)
     memory = sum(column.memory_bytes for column in facts.columns)
     pieces = sum(column.pieces for column in facts.columns)
@@ -74,17 +76,43 @@ def described(own: OwnFiles) -> str:
         f"{len(facts.columns):,} columns, {format_amount(memory)} uncompressed, "
         f"{format_amount(stored)} stored in {pieces:,} {of_pieces}, {facts.clusters:,} "
         f"cluster{'s' if facts.clusters != 1 else ''}"
+        + (f"; without events: {', '.join(file.path.name for file in empty)}" if empty else "")
     )
 
 
+def typical_filled(own: OwnFiles, files: Sequence[OwnFile]) -> OwnFile:
+    """Return the file that represents all: of those with events the nearest to the mean size.
+
+    Raises HeadraceError for a file that cannot be read.
+    """
+    left = list(files)
+    while len(left) > 1 and not events_of((chosen := typical(left)).path, own.tree):
+        left.remove(chosen)
+    return typical(left)
+
+
 def _without_events(own: OwnFiles, files: list[OwnFile]) -> list[Wrong]:
-    for file in files[:MOST_COUNTED]:
+    """Return a problem when no file has events, or when one of the first cannot be read."""
+    filled = False
+    for number, file in enumerate(files):
+        if filled and number >= MOST_COUNTED:
+            break
         try:
-            if not events_of(file.path, own.tree):
-                return [(("files",), f"{file.path}: has no events; leave it out")]
+            filled = bool(events_of(file.path, own.tree)) or filled
         except HeadraceError as error:
             return [(("files",), _text(error))]
-    return []
+    if filled:
+        return []
+    which = f"{files[0].path}: has no events" if len(files) == 1 else "no file has events"
+    return [(("files",), which)]
+
+
+def files_with_events(own: OwnFiles) -> list[OwnFile]:
+    """Return those of the first files that have events, which a chain need not have everywhere.
+
+    Raises HeadraceError for a file that cannot be read.
+    """
+    return [file for file in own.find()[:MOST_COUNTED] if events_of(file.path, own.tree)]
 
 
 def _place(

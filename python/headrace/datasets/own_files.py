@@ -16,10 +16,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, cast
+from urllib.parse import unquote
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
 
 from headrace.errors import HeadraceError
+
+_LISTS = (".txt", ".list")
+"""Endings of lists of files."""
+_FILE_URL = re.compile(r"file:(?:///|//localhost/|/(?!/))", re.IGNORECASE)
 
 _MOST_NAME = 100
 """Maximum length of the name of a copy, in characters."""
@@ -64,8 +69,9 @@ class OwnFiles(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     files: _Files = Field(
-        description="ROOT files of your own: paths, patterns with * and **, or directories, of "
-        "which the *.root files are taken; relative ones are relative to the study file",
+        description="ROOT files of your own: paths, patterns with * and **, directories, of which "
+        "the *.root files are taken, or lists (*.txt, a path in each line); relative ones are "
+        "relative to the study file",
         examples=[["nano/*.root"]],
     )
     tree: str | None = Field(
@@ -81,6 +87,7 @@ class OwnFiles(BaseModel):
     def _paths(cls, files: tuple[str, ...]) -> tuple[str, ...]:
         if not files:
             raise ValueError("must not be empty")
+        files = tuple(local_path(file) for file in files)
         for file in files:
             if not file.strip():
                 raise ValueError("the name of a file must not be empty")
@@ -101,7 +108,11 @@ class OwnFiles(BaseModel):
 
         Raises HeadraceError when a path or pattern matches no regular file.
         """
-        paths = list(dict.fromkeys(path for text in self.files for path in expanded(text)))
+        # A file is read once, whatever number of names and links lead to it.
+        found: dict[Path, Path] = {}
+        for path in (path for text in self.files for path in expanded(text)):
+            found.setdefault(path.resolve(), path)
+        paths = list(found.values())
         states = [state_of(path) for path in paths]
         return [
             OwnFile(path, name, state)
@@ -132,6 +143,7 @@ def anchored_files(data: object, anchored: Callable[[str], str]) -> object:
     if not isinstance(files, list):
         return table
     texts = cast("list[object]", files)
+    texts = [local_path(text) if isinstance(text, str) else text for text in texts]
     named = [anchored(text) if isinstance(text, str) and _is_path(text) else text for text in texts]
     return {**table, "files": named if isinstance(table["files"], list) else named[0]}
 
@@ -140,23 +152,67 @@ def _is_path(text: str) -> bool:
     return bool(text.strip()) and "://" not in text
 
 
+def local_path(text: str) -> str:
+    """Return the path of a URL of this machine (`file:///a%20b.root`); another text unchanged."""
+    found = _FILE_URL.match(text)
+    if found is None:
+        return text
+    path = text[found.end() - 1 :]
+    # ROOT and uproot take the characters as they are; RFC 8089 wants %20 for a space.
+    return path if os.path.lexists(path) else unquote(path)
+
+
 def expanded(text: str) -> list[Path]:
-    """Return the files of a path, a pattern or a directory.
+    """Return the files of a path, a pattern, a directory or a list.
 
     Raises HeadraceError when there are none.
     """
     path = Path(text)
+    if path.suffix.lower() in _LISTS and path.is_file():
+        return _listed(path)
     if path.is_dir():
-        found = sorted(file for file in path.glob("*.root") if file.is_file())
+        found = sorted(file for file in path.glob("*.root") if _is_there(file))
         if not found:
             raise HeadraceError(f"{text}: no *.root file in this directory")
         return found
     if os.path.lexists(path) or not glob.has_magic(text):
         return [path]
     # Path.glob does not accept absolute patterns.
-    found = sorted(Path(name) for name in glob.glob(text, recursive=True) if Path(name).is_file())  # noqa: PTH207
+    found = sorted(Path(name) for name in glob.glob(text, recursive=True) if _is_there(Path(name)))  # noqa: PTH207
     if not found:
         raise HeadraceError(f"{text}: no file matches this pattern")
+    return found
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether a path is a file, or a link to nothing, which is to be named as missing."""
+    return path.is_file() or not path.exists()
+
+
+def _listed(path: Path) -> list[Path]:
+    """Return the files that a list names, a path or pattern in each line, relative to the list."""
+    found: list[Path] = []
+    try:
+        lines = path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError as error:
+        raise HeadraceError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    if lines and lines[0].startswith("root\0"):
+        return [path]  # a ROOT file of that name
+    for number, line in enumerate(lines, 1):
+        text = local_path(line.strip())
+        if not text or text.startswith("#"):
+            continue
+        where = f"{path}, line {number}"
+        if "://" in text:
+            raise HeadraceError(f"{where}: {text} is a URL; name files of this machine")
+        if Path(text).suffix.lower() in _LISTS:
+            raise HeadraceError(f"{where}: {text} is a list; name ROOT files")
+        try:
+            found += expanded(str(path.parent / Path(text).expanduser()))
+        except HeadraceError as error:
+            raise HeadraceError(f"{where}: {error.message}") from error
+    if not found:
+        raise HeadraceError(f"{path}: this list names no file")
     return found
 
 

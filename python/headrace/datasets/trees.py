@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from headrace.datasets.branch_columns import branches_by_path, unique_names
 from headrace.datasets.number_types import numbers_of
@@ -28,6 +28,8 @@ MARKS: dict[bytes, Codec] = {
 }
 """ROOT's mark of a compressed block."""
 
+
+_Found = TypeVar("_Found")
 
 _TTREES = ("TTree", "TNtuple", "TNtupleD")
 """TTree, and ROOT's classes of it for numbers alone (`TNtuple::Fill(x, y, …)`)."""
@@ -58,8 +60,8 @@ class Column:
     """Whether an event has one number or one list of numbers, not lists of arrays or lists."""
     in_frames: bool
     """Whether RDataFrame reads it: `flat`, or an array that it takes for a list."""
-    in_loops: bool
-    """Whether ROOT's event loop has its numbers: not those of the members of a map."""
+    beyond_loops: str
+    """What keeps its numbers out of reach of ROOT's event loop; empty when nothing does."""
     requested: str
     """Name of the column to which the baskets or pages belong that are read for this one."""
 
@@ -100,9 +102,9 @@ def opened(path: Path) -> Generator[Any]:
     # Imported on first use: studies of generated events need no uproot before their jobs.
     import uproot
 
-    from headrace.datasets.old_compression import read_old_files
+    from headrace.datasets.uproot_repairs import repair_uproot
 
-    read_old_files()
+    repair_uproot()
     located: Any = {
         str(path): None
     }  # a mapping: a colon in the name does not start a path within the file
@@ -186,16 +188,43 @@ def events_of(path: Path, tree: str | None) -> int:
 
     Raises HeadraceError for a file that cannot be read.
     """
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise HeadraceError(f"{path}: {(error.strerror or str(error)).lower()}") from error
-    return _events(path, status.st_size, status.st_mtime_ns, tree)
+    return _events(path, *_state(path), tree)
 
 
 @lru_cache(maxsize=100_000)
 def _events(path: Path, size: int, mtime_ns: int, tree: str | None) -> int:
-    return _opened_tree(path, tree, lambda found: int(found.num_entries))
+    return _summary(path, size, mtime_ns, tree)[0]
+
+
+def column_names(path: Path, tree: str | None) -> tuple[str, ...]:
+    """Return the names of the columns of the tree that jobs read.
+
+    Raises HeadraceError for a file that cannot be read.
+    """
+    return _summary(path, *_state(path), tree)[1]
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """Return the size and the modification time (ns). Raises HeadraceError without such a file."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise HeadraceError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    return status.st_size, status.st_mtime_ns
+
+
+@lru_cache(maxsize=64)  # names take memory: more than the files that are looked into at once
+def _summary(path: Path, size: int, mtime_ns: int, tree: str | None) -> tuple[int, tuple[str, ...]]:
+    """Return the number of events, and the names of the columns."""
+
+    def names(found: Any) -> tuple[str, ...]:
+        if str(found.classname).endswith("RNTuple"):
+            from headrace.datasets.ntuple_columns import column_of_field
+
+            return tuple(dict.fromkeys(column_of_field(found).values()))
+        return tuple(unique_names(list(branches_by_path(found))).values())
+
+    return _opened_tree(path, tree, lambda found: (int(found.num_entries), names(found)))
 
 
 def first_cluster_events(path: Path, tree: str | None) -> int:
@@ -213,7 +242,7 @@ def first_cluster_events(path: Path, tree: str | None) -> int:
     return _opened_tree(path, tree, first)
 
 
-def _opened_tree(path: Path, tree: str | None, asked: Callable[[Any], int]) -> int:
+def _opened_tree(path: Path, tree: str | None, asked: Callable[[Any], _Found]) -> _Found:
     with opened(path) as handle:
         name = chosen_tree(handle, tree)
         try:
@@ -224,11 +253,7 @@ def _opened_tree(path: Path, tree: str | None, asked: Callable[[Any], int]) -> i
 
 def tree_facts(path: Path, tree: str | None) -> TreeFacts:
     """Return the facts of a file's event tree. Raises HeadraceError for an unreadable file."""
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise HeadraceError(f"{path}: {(error.strerror or str(error)).lower()}") from error
-    return _facts(path, status.st_size, status.st_mtime_ns, tree)
+    return _facts(path, *_state(path), tree)
 
 
 @lru_cache(maxsize=1000)
@@ -267,7 +292,7 @@ def _branch_columns(tree: Any) -> Iterator[Column]:
         first = names[path] if column.first else first
         sizes = branch.member("fZipBytes"), branch.member("fTotBytes"), branch.num_baskets
         stored, memory, pieces = map(int, sizes) if column.first else (0, 0, 0)
-        reads = column.flat, column.in_frames, column.in_loops
+        reads = column.flat, column.in_frames, column.beyond_loops
         yield Column(names[path], path, column.kind, stored, memory, pieces, *reads, first)
 
 
@@ -294,7 +319,7 @@ def ntuple_columns(ntuple: Any) -> Iterator[Column]:
         flat = field is not None and numbers_of(field.type_name) is not None
         is_array = field is not None and field.is_array and numbers_of(field.number) is not None
         sizes = stored.get(name, 0), memory.get(name, 0), pieces.get(name, 0)
-        yield Column(name, name, kind, *sizes, flat, flat or is_array, True, name)
+        yield Column(name, name, kind, *sizes, flat, flat or is_array, "", name)
 
 
 def said_compression(handle: Any) -> tuple[Codec, int]:

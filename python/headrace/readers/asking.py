@@ -78,17 +78,23 @@ def opening(layout: FileLayout, reader: Reader) -> tuple[ByteRange, ...]:
 def _opening_own(layout: FileLayout, reader: Reader) -> tuple[ByteRange, ...]:
     """Return the reads when a file that Headrace did not write is opened (root_own.py).
 
-    ROOT opens it once for the names of its trees. It then opens the tree: a TTree once, an RNTuple
+    ROOT opens it once for the names of its trees, which it looks for in every folder, and once more
+    to count the events of several trees. It then opens the tree: a TTree once, an RNTuple
     once for its fields and once for its events.
     """
+    file, metadata = layout.opening[:2], layout.opening[2:]
     if reader == "uproot":
-        return layout.opening
-    head, metadata = (*layout.opening[:2], *layout.classes), layout.opening[2:]
+        return (*file, *layout.folders, *layout.counted, *metadata)
+    head = (*file, *layout.classes)
+    searched = (*head, *layout.folders)
+    tree = (*head, *layout.above, *metadata)
+    if layout.counted:
+        searched = (*searched, *tree, *layout.counted)
     if not layout.header_bytes:
-        return (*head, *head, *metadata)
+        return (*searched, *tree)
     # RDataFrame silently reads a recovered file; it is therefore opened once more.
     checked = head if reader == "rdataframe" else ()
-    return (*head, *checked, *head, *metadata, *head, *metadata)
+    return (*searched, *checked, *tree, *tree)
 
 
 def asked(

@@ -15,6 +15,7 @@ struct OwnFrame {
    std::vector<std::string> names; // RDataFrame's; empty when it has no such column
    std::vector<std::string> types;
    std::vector<std::string> known; // every name that RDataFrame has
+   std::map<std::string, Offsetless> offsetless; // by RDataFrame's name
    long long events = 0;
    int compression = 0; // of the file's header
 
@@ -47,6 +48,9 @@ struct OwnFrame {
             candidates.push_back(names_of(tree->branches[i], tree->leaves[i], paths[i]));
       }
       choose(candidates);
+      for (std::size_t i = 0; tree && i < names.size(); ++i)
+         if (Offsetless::is(tree->branches[i]))
+            offsetless.insert({names[i], Offsetless{tree->branches[i]}});
    }
 
    OwnFrame(const OwnFrame &) = delete;
@@ -58,6 +62,8 @@ struct OwnFrame {
       // The baskets of a branch with branches of its own hold the length of a collection, and
       // RDataFrame takes them for the collection.
       if (branch->GetListOfBranches()->GetEntriesFast() > 0)
+         return {};
+      if (is_nested(branch))
          return {};
       const std::string name = branch->GetName(), of_leaf = name + "." + leaf->GetName();
       std::string dotted = path;
@@ -71,17 +77,39 @@ struct OwnFrame {
       return {branch->GetFullName().Data(), dotted, name, of_leaf};
    }
 
+   // Whether it is a member of an object in the objects of a TClonesArray: RDataFrame takes its values
+   // from other places in these.
+   static bool is_nested(TBranch *branch)
+   {
+      auto *element = dynamic_cast<TBranchElement *>(branch);
+      if (!element || element->GetType() != 31 || !element->GetBranchCount())
+         return false;
+      const std::string name = element->GetName(), above = std::string(element->GetBranchCount()->GetName()) + ".";
+      return name.rfind(above, 0) == 0 && name.find('.', above.size()) != std::string::npos;
+   }
+
+   // Whether an event has a list of values of the branch: of members of a collection, or a list itself.
+   static bool is_listed(TBranch *branch)
+   {
+      auto *element = dynamic_cast<TBranchElement *>(branch);
+      return element && element->GetBranchCount();
+   }
+
    void choose(const std::vector<std::vector<std::string>> &candidates)
    {
       known = frame->GetColumnNames();
       const std::set<std::string> all(known.begin(), known.end());
-      for (const auto &some : candidates) {
+      for (std::size_t i = 0; i < candidates.size(); ++i) {
+         const auto &some = candidates[i];
          const auto name = std::find_if(some.begin(), some.end(), [&](const auto &each) { return all.count(each); });
          names.push_back(name == some.end() ? "" : *name);
          types.emplace_back();
          try {
             if (name != some.end())
                types.back() = frame->GetColumnType(*name);
+            // RDataFrame takes lists of each member of a collection for one number, and fails then.
+            if (tree && is_listed(tree->branches[i]) && types.back().find('<') == std::string::npos)
+               types.back().clear();
          } catch (const std::exception &) { // a type that RDataFrame cannot name
          }
       }
@@ -139,11 +167,26 @@ inline ROOT::RDF::RNode step_of_type(const std::map<std::string, Step> &compiled
 }
 
 // The events [first, stop) of the user's own file, every column taken and then worked on.
-inline ROOT::RDF::RNode taking_all(ROOT::RDF::RNode node, Lanes &lanes, const std::vector<std::string> &types,
-                                   long long first, long long stop, std::size_t offset_bytes)
+inline ROOT::RDF::RNode taking_all(OwnFrame &own, Lanes &lanes, const std::vector<std::string> &types, long long first,
+                                   long long stop, std::size_t offset_bytes)
 {
+   ROOT::RDF::RNode node = *own.frame;
    if (first > 0 || stop >= 0)
       node = node.Range(first, stop);
+   std::vector<Offsetless *> prepared;
+   for (std::size_t i = 0; i < types.size(); ++i)
+      if (const auto found = own.offsetless.find(name_of(lanes, i)); found != own.offsetless.end()) {
+         found->second.begin = found->second.end = 0;
+         prepared.push_back(&found->second);
+      }
+   if (!prepared.empty())
+      node = node.Filter(
+         [prepared](ULong64_t event) {
+            for (auto *each : prepared)
+               each->prepare(event);
+            return true;
+         },
+         {"rdfentry_"});
    for (std::size_t i = 0; i < types.size(); ++i)
       node = step_of_type(steps().taking, node, lanes, i, types[i]);
    auto work = [&lanes, offset_bytes](unsigned slot) {
@@ -159,7 +202,7 @@ inline long long loop_frame(OwnFrame &own, Lanes &lanes, const std::vector<std::
 {
    if (own.events == 0) // RDataFrame crashes on an RNTuple without events
       return 0;
-   return *taking_all(*own.frame, lanes, types, first, stop, offset_bytes).Count();
+   return *taking_all(own, lanes, types, first, stop, offset_bytes).Count();
 }
 
 // The same, and a copy of an evenly spaced share `keep` of the events, with columns of these names.
@@ -171,7 +214,7 @@ inline std::pair<long long, long long> skim_frame(OwnFrame &own, Lanes &lanes, c
 {
    if (own.events == 0)
       return {0, 0};
-   auto read = taking_all(*own.frame, lanes, types, first, stop, offset_bytes);
+   auto read = taking_all(own, lanes, types, first, stop, offset_bytes);
    ROOT::RDF::RNode kept = read.Filter(
       [keep](ULong64_t event) { return std::floor((event + 1.0) * keep) > std::floor(event * keep); }, {"rdfentry_"});
    auto events = read.Count(), survivors = kept.Count();

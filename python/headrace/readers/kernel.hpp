@@ -30,6 +30,7 @@
 #include <TFile.h>
 #include <TKey.h>
 #include <TLeaf.h>
+#include <TMath.h>
 #include <TROOT.h>
 #include <TTree.h>
 #include <TTreeFormula.h>
@@ -497,6 +498,35 @@ bool feed(unsigned slot, const T &...values)
    return true;
 }
 
+// A branch of lists whose baskets store no offsets (kGenerateOffsetMap). ROOT derives those of a
+// basket from the counter, beginning with the event at which it first reads the basket: they are
+// right only if that is the basket's first event. RDataFrame does not read lists without values.
+struct Offsetless {
+   TBranch *branch;
+   Long64_t begin = 0, end = 0; // events of the basket that was last read
+
+   static bool is(TBranch *branch)
+   {
+      const auto *leaves = branch->GetListOfLeaves();
+      return branch->IsA() == TBranch::Class() && leaves->GetEntriesFast() == 1 &&
+             static_cast<TLeaf *>(leaves->At(0))->GetLeafCount() &&
+             branch->GetIOFeatures().Test(ROOT::Experimental::EIOFeatures::kGenerateOffsetMap);
+   }
+
+   // Read the first event of the basket that this event is in.
+   void prepare(Long64_t event)
+   {
+      if (event >= begin && event < end)
+         return;
+      const Long64_t last = branch->GetWriteBasket();
+      const auto *starts = branch->GetBasketEntry();
+      const auto number = TMath::BinarySearch(last + 1, starts, event);
+      begin = starts[number];
+      end = number < last ? starts[number + 1] : branch->GetEntries();
+      branch->GetEntry(begin, 1);
+   }
+};
+
 // Any TTree: its branches with data by their paths, read with ROOT's (possibly emulated) classes.
 struct OwnTree {
    std::unique_ptr<TFile> file;
@@ -506,6 +536,7 @@ struct OwnTree {
    std::vector<TLeaf *> leaves;
    std::vector<std::string> paths;
    std::map<TBranch *, TBranch *> parents;
+   std::vector<Offsetless> offsetless; // of the chosen branches
    bool emulated = false, looped = false;
    long long bytes = 0;
 
@@ -586,23 +617,27 @@ struct OwnTree {
    {
       for (const auto &[branch, parent] : parents)
          branch->SetBit(kDoNotProcess);
-      for (const auto number : numbers)
+      offsetless.clear();
+      for (const auto number : numbers) {
          enable(branches.at(number));
+         if (Offsetless::is(branches.at(number)))
+            offsetless.push_back({branches.at(number)});
+      }
    }
 
    // A classic event loop over [first, first + count) that fills the histogram with one column's
-   // values.
+   // values; a negative variable fills nothing.
    // A negative count means to the end.
-   long long loop(std::size_t variable, long long first, long long count, Histogram &histogram)
+   long long loop(long long variable, long long first, long long count, Histogram &histogram)
    {
       looped = true;
       const long long stop = count < 0 ? tree->GetEntries() : first + count;
       if (stop > tree->GetEntries())
          throw std::runtime_error("has only " + std::to_string(tree->GetEntries()) + " events");
-      auto *leaf = leaves.at(variable);
+      auto *leaf = variable < 0 ? nullptr : leaves.at(variable);
       // A leaf does not know the number of values of an unsplit collection, such as a std::vector.
       std::unique_ptr<TTreeFormula> values;
-      auto *element = dynamic_cast<TBranchElement *>(branches.at(variable));
+      auto *element = variable < 0 ? nullptr : dynamic_cast<TBranchElement *>(branches.at(variable));
       // The baskets of a collection with branches of its own hold the number of its members.
       const bool has_members = element && element->GetListOfBranches()->GetEntriesFast() > 0;
       if (element && !has_members && element->GetBranchCount() == nullptr) {
@@ -612,15 +647,23 @@ struct OwnTree {
          forget_error();
       }
       for (long long entry = first; entry < stop; ++entry) {
+         if (entry == first && !offsetless.empty()) {
+            tree->LoadTree(entry);
+            for (auto &each : offsetless)
+               each.prepare(entry);
+         }
          const auto got = tree->GetEntry(entry);
          if (got < 0 || has_error())
             throw std::runtime_error("event " + std::to_string(entry) + " cannot be read");
          bytes += got;
+         if (!leaf)
+            continue;
          if (has_members) {
             histogram.fill(element->GetNdata());
             continue;
          }
-         const int count_here = values ? values->GetNdata() : leaf->GetLen();
+         // The length is negative for an array to which a member points (`UChar_t *bits; //[n]`).
+         const int count_here = values ? values->GetNdata() : std::abs(leaf->GetLen());
          for (int i = 0; i < count_here; ++i)
             histogram.fill(values ? values->EvalInstance(i) : leaf->GetValue(i));
       }

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.datasets.layout import FileLayout, layout_of_dataset, layout_of_own_file
-from headrace.datasets.own_files import typical
+from headrace.datasets.layout import FileLayout, layout_of_dataset
+from headrace.datasets.own_check import typical_filled
+from headrace.datasets.own_layout import layout_of_own_file
 from headrace.datasets.spec import Codec, Format
 from headrace.datasets.trees import TreeFacts, tree_facts
 from headrace.errors import HeadraceError
@@ -79,11 +80,11 @@ def modelled_data(options: ReadingOptions) -> ModelledData:
         what = "of the data set's first clusters"
         return ModelledData(layout, data.format, data.codec, data.level, data.files, what)
     files = own.find()
-    chosen = typical(files)
+    chosen = typical_filled(own, files)
     facts = tree_facts(chosen.path, own.tree)
     if not facts.events:
         raise HeadraceError(f"{chosen.path}: tree {facts.name} has no events")
-    layout = layout_of_own_file(chosen.path, facts.name)
+    layout = layout_of_own_file(chosen.path, facts.name, facts.counted)
     sizes = sorted(file.bytes for file in files)
     stands = (
         f", for {len(files)} files of {sizes[0]} to {sizes[-1]} bytes" if len(files) > 1 else ""

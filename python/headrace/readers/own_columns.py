@@ -7,14 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headrace.datasets.own_check import files_with_events
 from headrace.datasets.own_files import OwnFiles
 from headrace.datasets.spec import Format
-from headrace.datasets.trees import Column, TreeFacts, tree_facts
+from headrace.datasets.trees import Column, TreeFacts, column_names, tree_facts
 from headrace.errors import HeadraceError
 from headrace.registry import nearest
 
 if TYPE_CHECKING:
     from headrace.readers.options import Reader
+
+
+_ANY_COLUMN: tuple[Reader, ...] = ("uproot", "event-loop")
+"""Readers that read columns which are no numbers; the event loop those of a TTree."""
 
 
 @dataclass
@@ -83,22 +88,22 @@ def wanted_columns(
 ) -> list[str]:
     """Return the columns that a scan reads, the variable first (by default the largest).
 
-    Raises HeadraceError for columns that the first file does not have, or that hold no numbers.
+    Of a tree without columns of numbers, return the columns alone (None: all) when the reader reads
+    them without making numbers of them; `has_numbers` tells. Raises HeadraceError for columns that
+    the first file does not have, or for a variable that holds no numbers.
     """
     facts = facts_of(own)
     where = f"{facts.file}: tree {facts.name}"
     names = [column.name for column in facts.columns]
-    numbers = [
-        column
-        for column in facts.columns
-        if column.kind == "numbers"
-        and reads(reader, facts.format, column)
-        and (column.in_loops or reader != "event-loop")
-    ]
+    numbers = _numbers(facts, reader)
+    if not numbers and variable is None and _reads_objects(reader, facts.format) and names:
+        return matching(names, columns, where)
     if not numbers:
         some = any(column.kind == "numbers" for column in facts.columns)
         what = f" that reader {reader} reads" if some else ""
-        raise HeadraceError(f"{where} has no column of numbers{what}")
+        others = [other for other in _ANY_COLUMN if _reads_objects(other, facts.format)]
+        hint = f"without a variable, reader {' or '.join(others)} reads all that it has"
+        raise HeadraceError(f"{where} has no column of numbers{what}", hint=hint if names else None)
     if variable is None:
         first = max(numbers, key=lambda column: column.stored_bytes).name
     else:
@@ -119,14 +124,50 @@ def wanted_columns(
             raise HeadraceError(
                 f"{where}: column {variable} does not hold one number, or one list of numbers, per "
                 f"event, which reader {reader} needs"
-                if found.in_loops
-                else f"{where}: column {variable} is a member of a map, whose numbers are not in "
+                if not found.beyond_loops
+                else f"{where}: column {variable} is {found.beyond_loops}: its numbers are not in "
                 f"reach of reader {reader}"
             )
     further = matching(names, columns or (), where)
     return [first, *(name for name in further if name != first)]
 
 
+def check_other_files(own: OwnFiles, wanted: Sequence[str] | None) -> None:
+    """Raise HeadraceError when one of the first files lacks columns that a job names."""
+    for file in files_with_events(own) if wanted else ():
+        matching(column_names(file.path, own.tree), wanted, str(file.path))
+
+
+def has_numbers(own: OwnFiles, reader: Reader) -> bool:
+    """Return whether the first file has a column of which a reader makes numbers.
+
+    Raises HeadraceError for a file that cannot be read.
+    """
+    return bool(_numbers(facts_of(own), reader))
+
+
+def _numbers(facts: TreeFacts, reader: Reader) -> list[Column]:
+    return [
+        column
+        for column in facts.columns
+        if column.kind == "numbers"
+        and reads(reader, facts.format, column)
+        and (not column.beyond_loops or reader != "event-loop")
+    ]
+
+
+def _reads_objects(reader: Reader, format_: Format) -> bool:
+    """Return whether a reader reads columns that are no numbers."""
+    return reader in _ANY_COLUMN and (reader == "uproot" or format_ == "ttree")
+
+
 def facts_of(own: OwnFiles) -> TreeFacts:
-    """Return the tree of the first file. Raises HeadraceError for a file that cannot be read."""
-    return tree_facts(own.find()[0].path, own.tree)
+    """Return the tree of the first file with events.
+
+    Raises HeadraceError for a file that cannot be read.
+    """
+    files = own.find()
+    facts = (tree_facts(file.path, own.tree) for file in files)
+    return next((each for each in facts if each.events), None) or tree_facts(
+        files[0].path, own.tree
+    )

@@ -11,9 +11,9 @@ from typing import Any
 
 from headrace.datasets.branch_columns import BranchColumn, branches_by_path, unique_names
 from headrace.datasets.ntuple_columns import column_of_field, read_field
-from headrace.datasets.old_compression import read_old_files
 from headrace.datasets.trees import chosen_tree, said_compression
 from headrace.datasets.unreadable import first_line
+from headrace.datasets.uproot_repairs import repair_uproot
 from headrace.errors import HeadraceError
 from headrace.readers.counted_source import AccessMethod
 from headrace.readers.counts import ReadCounts
@@ -34,7 +34,7 @@ class OpenOwnFile(OpenFile):
         self._offsets: dict[tuple[int, int, int], Any] = {}
         self._held: dict[int, tuple[int, Any]] = {}
         self._given: set[str] = set()
-        read_old_files()
+        repair_uproot()
         super().__init__(file, access, counts)
 
     def tree_name(self) -> str:
@@ -64,7 +64,9 @@ class OpenOwnFile(OpenFile):
         return {"format": "rntuple" if self._ntuple else "ttree", "codec": codec, "level": level}
 
     def chosen(self, columns: Sequence[str] | None) -> Sequence[str]:
-        """Return the columns that match the names or patterns."""
+        """Return the columns that match the names or patterns; none of a file without events."""
+        if not self.events:
+            return []
         return matching(self.names, columns, self.file)
 
     def cluster_ends(self, columns: Sequence[str]) -> list[int]:

@@ -19,7 +19,7 @@ from headrace.datasets.tree_choice import choose_tree
 from headrace.datasets.trees import codec_of
 from headrace.errors import HeadraceError
 from headrace.readers.options import ReadingOptions
-from headrace.readers.own_columns import OwnNotes, matching
+from headrace.readers.own_columns import OwnNotes, facts_of, matching
 from headrace.readers.root_lanes import Lanes, implicit_threads
 from headrace.readers.root_reader import (
     RootTotals,
@@ -60,7 +60,8 @@ class OwnTrees:
     def __init__(self, options: ReadingOptions, totals: RootTotals) -> None:
         assert options.own is not None, "generated data is read"
         self._wanted = options.own.tree
-        self._threads = options.threads
+        self.threads = options.threads
+        """Threads that share a loop of RDataFrame."""
         self._shared = ExitStack()
         self._totals = totals
         self._found: dict[str, Tree] = {}
@@ -68,7 +69,7 @@ class OwnTrees:
         self._stack = ExitStack()
 
     def __enter__(self) -> OwnTrees:
-        self._shared.enter_context(implicit_threads(root(), self._threads))
+        self._shared.enter_context(implicit_threads(root(), self.threads))
         return self
 
     def __exit__(self, *raised: object) -> None:
@@ -150,6 +151,12 @@ def frame_of(
     strings = module.std.vector["std::string"]
     every = _names_of(span.file, trees)
     names = [str(found.names[every.index(column)]) for column in types]
+    if trees.threads > 1 and (lacking := [name for name in names if found.offsetless.count(name)]):
+        raise HeadraceError(
+            f"{span.file}: column {lacking[0]} has no stored offsets (ROOT's kGenerateOffsetMap): "
+            "several threads of RDataFrame take its numbers from wrong events",
+            hint="threads = 1, or another reader",
+        )
     codec, level = codec_of(int(found.compression))
     return Frame(
         found,
@@ -200,7 +207,7 @@ def compile_for_own(
     def types() -> list[str]:
         assert options.own is not None, "generated data is read"
         with OwnTrees(options.model_copy(update={"threads": 1}), RootTotals()) as trees:
-            first = str(options.own.find()[0].path)
+            first = str(facts_of(options.own).file)
             return [*_types_of(first, trees, wanted, OwnNotes(), variable).values()]
 
     compile_for_file(types, copied=copied)
@@ -224,12 +231,14 @@ def _copies(names: Sequence[str], columns: Sequence[str], own: Any) -> list[str]
 def scan_own_files(
     options: ReadingOptions,
     job: JobInput,
-    variable: str,
-    further: Sequence[str],
+    variable: str | None,
+    wanted: Sequence[str],
     axis: tuple[int, float, float],
     so_far: Callable[[RootTotals, Histogram, OwnNotes], JobOutput] | None = None,
 ) -> tuple[RootTotals, Histogram, OwnNotes]:
-    """Read the variable and further columns (names or patterns) of everything that a job reads.
+    """Read the wanted columns (names or patterns) of everything that a job reads.
+
+    The variable is the first of them; None: no histogram is filled, which RDataFrame refuses.
 
     Return totals, the variable's histogram as numbers, and notes; `so_far` makes the output of a
     job that is fed by packets from them. Raises HeadraceError for a file that cannot be read
@@ -240,7 +249,6 @@ def scan_own_files(
     totals, notes = RootTotals(), OwnNotes()
     bins, low, high = axis
     histogram = module.headrace.Histogram(bins, low, high)
-    wanted = [variable, *further]
 
     def done() -> tuple[RootTotals, Histogram, OwnNotes]:
         counts = [int(count) for count in histogram.counts]
@@ -257,7 +265,9 @@ def scan_own_files(
                     if tree.is_ntuple:
                         read = _by_fields(span, path, tree.name, wanted, histogram, notes, totals)
                     else:
-                        read = _by_branches(span, path, tree.name, wanted, histogram, totals)
+                        read = _by_branches(
+                            span, path, tree.name, variable, wanted, histogram, totals
+                        )
             totals.add(span.file, read)
     totals.finish(options, job)
     return done()
@@ -275,6 +285,8 @@ def _by_frame(
     """Run RDataFrame over a TTree or an RNTuple."""
     module = root()
     tree = trees.of(span.file)
+    if not int(trees.frame(span.file).events):
+        return 0  # ROOT writes no basket then, and there are no columns
     frame = frame_of(span, trees, wanted, notes, wanted[0])
     axes = {"histogram": (len(histogram.counts) - 2, histogram.low, histogram.high)}
     lanes = Lanes(module, threads, frame.names, lambda fed: module.headrace.Scan(fed, "\0"), axes)
@@ -294,16 +306,24 @@ def _by_frame(
 
 
 def _by_branches(
-    span: Span, path: str, tree: str, wanted: Sequence[str], histogram: Any, totals: RootTotals
+    span: Span,
+    path: str,
+    tree: str,
+    variable: str | None,
+    wanted: Sequence[str],
+    histogram: Any,
+    totals: RootTotals,
 ) -> int:
     """Run a classic event loop over a TTree."""
     own = root().headrace.OwnTree(path, tree)
+    if not int(own.tree.GetEntries()):
+        return 0  # there are no baskets, and so no columns
     names = list(unique_names([str(path) for path in own.paths]).values())
     chosen = matching(names, wanted, span.file)
     own.choose([names.index(name) for name in chosen])
     count = -1 if span.events is None else span.events
-    variable = names.index(_first(wanted[0], names))
-    read = int(own.loop(variable, span.first_event, count, histogram))
+    filled = -1 if variable is None else names.index(_first(variable, names))
+    read = int(own.loop(filled, span.first_event, count, histogram))
     totals.bytes_uncompressed += int(own.bytes)
     return read
 

@@ -98,6 +98,9 @@ def skim_own_with_root(
         for number, span in enumerate(spans_of(job)):
             copy = f"skim-{job.slot}-{number}.root"
             tree = trees.of(span.file)
+            if not int(trees.frame(span.file).events):
+                totals.add(span.file, 0)
+                continue
             frame = frame_of(span, trees, columns, notes, copied=True)
             first = span.first_event
             events = (int(frame.own.events) if frame.stop < 0 else frame.stop) - first

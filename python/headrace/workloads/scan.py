@@ -40,7 +40,8 @@ class ScanOptions(ReadingOptions, WorkloadOptions):
         None,
         min_length=1,
         description="the column that is read and histogrammed; Muon_pt of a generated data set, "
-        "the largest column of numbers of your own files when not given",
+        "the largest column of numbers of your own files when not given (without any, all columns "
+        "or `columns` are read, and nothing is histogrammed)",
     )
     columns: tuple[str, ...] | None = Field(
         None,
@@ -80,18 +81,26 @@ class ScanOptions(ReadingOptions, WorkloadOptions):
 
     @override
     def _wrong_columns(self, own: OwnFiles) -> list[WrongField]:
-        from headrace.readers.own_columns import wanted_columns
+        from headrace.readers.own_columns import check_other_files, has_numbers, wanted_columns
 
         found: list[WrongField] = []
-        try:
-            wanted_columns(own, self.variable, None, self.reader)
-        except HeadraceError as error:
-            found.append((("variable",) if self.variable else ("data",), error.message))
-        try:
-            wanted_columns(own, None, self.columns, self.reader)
-        except HeadraceError as error:
-            found.append((("columns",) if self.columns else ("data",), error.message))
+        for name, variable, columns in (
+            ("variable", self.variable, None),
+            ("columns", None, self.columns),
+        ):
+            try:
+                first = wanted_columns(own, variable, columns, self.reader)[0]
+                filled = [first] if has_numbers(own, self.reader) else None
+                check_other_files(own, filled if name == "variable" else columns)
+            except HeadraceError as error:
+                text = error.message + (f"; {error.hint}" if error.hint else "")
+                found.append(((name if variable or columns else "data",), text))
         return list(dict.fromkeys(found))
+
+
+def _filled(variable: str | None, histogram: Histogram) -> dict[str, object]:
+    """Return the results of a scan with a variable; nothing of one without."""
+    return {} if variable is None else {"variable": variable, "histogram": histogram}
 
 
 class Scan(Workload):
@@ -170,7 +179,7 @@ class Scan(Workload):
         def output(totals: RootTotals, histograms: dict[str, Histogram]) -> JobOutput:
             return JobOutput(
                 phases=[("read", begun, time.monotonic())],
-                results={"variable": self._variable(), **histograms},
+                results={"variable": self._histogrammed, **histograms},
                 **totals.output(),
             )
 
@@ -181,18 +190,18 @@ class Scan(Workload):
         from headrace.readers.root_own import scan_own_files
 
         axis = (self.scan.bins, self.scan.low, self.scan.high)
-        variable = self._variable()
+        variable = self._histogrammed
         begun = time.monotonic()
 
         def output(totals: RootTotals, histogram: Histogram, notes: OwnNotes) -> JobOutput:
             return JobOutput(
                 phases=[("read", begun, time.monotonic())],
-                results={"variable": variable, "histogram": histogram, **notes.results()},
+                results={**_filled(variable, histogram), **notes.results()},
                 **totals.output(),
             )
 
-        further = self.scan.columns or ()
-        return output(*scan_own_files(self.scan, job, variable, further, axis, output))
+        wanted = self._named(variable)
+        return output(*scan_own_files(self.scan, job, variable, wanted, axis, output))
 
     def _run_uproot(self, job: JobInput) -> JobOutput:
         import awkward as ak
@@ -205,24 +214,20 @@ class Scan(Workload):
         reading = UprootReading(self.scan, job)
         axis = hist.axis.Regular(self.scan.bins, self.scan.low, self.scan.high)
         histogram: Any = hist.Hist(axis, storage=hist.storage.Int64())
-        variable = self._variable()
+        variable = self._histogrammed
         begun = time.monotonic()
-        columns = (
-            self._wanted() if self.scan.own is None else [variable, *(self.scan.columns or ())]
-        )
+        columns = self._wanted() if self.scan.own is None else self._named(variable)
 
         def output() -> JobOutput:
             return JobOutput(
                 phases=[("read", begun, time.monotonic())],
-                results={
-                    "variable": variable,
-                    "histogram": as_numbers(histogram),
-                    **reading.notes.results(),
-                },
+                results={**_filled(variable, as_numbers(histogram)), **reading.notes.results()},
                 **reading.output(),
             )
 
         for chunk in reading.chunks(columns, so_far=output):
+            if variable is None:
+                continue
             if variable not in chunk.columns:
                 why = reading.notes.unread.get(variable)
                 what = (
@@ -236,18 +241,29 @@ class Scan(Workload):
             histogram.fill(np.asarray(values, np.float64))
         return output()
 
-    def _variable(self) -> str:
-        """Return the column that is histogrammed.
+    @property
+    def _histogrammed(self) -> str | None:
+        """The column that a job histograms: of own files the one that `options_for_jobs` found."""
+        return self.scan.variable or (DEFAULT_VARIABLE if self.scan.own is None else None)
 
-        Raises HeadraceError when the user's own files have none.
+    def _variable(self) -> str | None:
+        """Return the column that is histogrammed; None for own files without columns of numbers.
+
+        Raises HeadraceError when the reader reads nothing else in such files.
         """
         if self.scan.variable is not None:
             return self.scan.variable
         if self.scan.own is None:
             return DEFAULT_VARIABLE
-        from headrace.readers.own_columns import wanted_columns
+        from headrace.readers.own_columns import has_numbers, wanted_columns
 
-        return wanted_columns(self.scan.own, None, None, self.scan.reader)[0]
+        first = wanted_columns(self.scan.own, None, None, self.scan.reader)[0]
+        return first if has_numbers(self.scan.own, self.scan.reader) else None
+
+    def _named(self, variable: str | None) -> list[str]:
+        """Return the names and patterns of what is read of own files; "*" for all of it."""
+        columns = self.scan.columns or ()
+        return [variable, *columns] if variable is not None else [*columns] or ["*"]
 
     def _wanted(self) -> list[str]:
         """Return the columns to read, the variable first.
@@ -255,7 +271,7 @@ class Scan(Workload):
         Raises HeadraceError for a missing column.
         """
         if self.scan.own is None:
-            return [self._variable()]
+            return [self.scan.variable or DEFAULT_VARIABLE]
         from headrace.readers.own_columns import wanted_columns
 
         return wanted_columns(
@@ -278,7 +294,7 @@ class Scan(Workload):
         )
         if self.scan.reader != "uproot" and self.scan.own is None:
             # The type of the column is first looked up with uproot (readers/root_reader.py).
-            made.steps.insert(1, first_look(data, self.scan, self._variable()))
+            made.steps.insert(1, first_look(data, self.scan, self._wanted()[0]))
         return made
 
     def merge(self, outputs: list[JobResults]) -> JobResults:
@@ -288,7 +304,7 @@ class Scan(Workload):
 
         found = [output for output in outputs if "histogram" in output]
         if not found:
-            return {}
+            return {**merged_notes(outputs)}
         return {
             "variable": found[0]["variable"],
             "histogram": merged([output["histogram"] for output in found]),

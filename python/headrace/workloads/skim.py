@@ -62,7 +62,7 @@ class SkimOptions(ReadingOptions, WorkloadOptions):
 
     @override
     def _wrong_columns(self, own: OwnFiles) -> list[WrongField]:
-        from headrace.readers.own_columns import facts_of, matching
+        from headrace.readers.own_columns import check_other_files, facts_of, matching
 
         facts = facts_of(own)
         try:
@@ -71,6 +71,7 @@ class SkimOptions(ReadingOptions, WorkloadOptions):
                 self.columns,
                 f"{facts.file}: tree {facts.name}",
             )
+            check_other_files(own, self.columns)
         except HeadraceError as error:
             return [(("columns",), error.message)]
         return []

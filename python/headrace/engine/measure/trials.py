@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.datasets import Data, OwnFiles
+from headrace.datasets.own_check import files_with_events
 from headrace.datasets.trees import first_cluster_events
 from headrace.engine import workload_of
 from headrace.engine.live import NodeLive, TrialLive
@@ -536,7 +537,8 @@ class _TrialRun:
 def _cluster_events(spec: Data) -> int:
     """Return the events per cluster; for the user's own files, those of the first cluster."""
     if isinstance(spec, OwnFiles):
-        return first_cluster_events(spec.find()[0].path, spec.tree)
+        filled = files_with_events(spec) or spec.find()
+        return first_cluster_events(filled[0].path, spec.tree)
     from headrace.datasets.writing.events_file import cluster_events  # imports uproot
 
     return cluster_events(spec)
