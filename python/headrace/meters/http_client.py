@@ -11,8 +11,8 @@ from pydantic import Field
 
 from headrace.errors import HeadraceError
 from headrace.meters import MeterError, MeterOptions
-from headrace.text_file import encoding_of
 from headrace.system.authorities import REMEDY, trusted, why_not_trusted
+from headrace.text_file import encoding_of
 from headrace.units import Seconds
 
 
