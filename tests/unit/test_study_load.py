@@ -2,7 +2,6 @@
 
 import os
 import pwd
-import re
 from pathlib import Path
 
 import jsonschema
@@ -445,6 +444,8 @@ def test_a_unit_for_a_metric_is_answered_by_the_metrics(tmp_path: Path) -> None:
     """The message was a regular expression."""
     file = tmp_path / "study.toml"
     file.write_text(GOOD + '[report]\nmetric = "wh/job"\n', encoding="utf-8")
-    said = "report.metric: unknown metric (given: wh/job); allowed: bytes_per_s, throughput"
-    with pytest.raises(StudyError, match=re.escape(said)):
+    with pytest.raises(StudyError) as refused:
         load_study(file)
+    message = refused.value.message
+    assert "report.metric: unknown metric; its name is energy_wh_per_job or " in message
+    assert " (given: wh/job); allowed: bytes_per_s, throughput, " in message
