@@ -61,11 +61,22 @@ def test_a_folder_whose_lock_has_no_space_is_resumed_when_there_is(small: Path) 
     assert code == 2 and "mount its file system writable" in said, said
 
 
-@pytest.mark.parametrize("inodes", [1, 3])
-def test_trials_of_a_full_target_run_when_there_is_space(inodes: int, small: Path) -> None:
-    """With one inode the target's folder cannot be made, with three its scratch folder."""
+def test_a_target_without_an_inode_is_refused_before_anything_starts(small: Path) -> None:
     here = small.parent
-    remount(small, f"nr_inodes={inodes}")
+    remount(small, "nr_inodes=1")
+    code, said = headrace(here, "run", "study.toml", "--results", "r")
+    assert code == 3 and "has no inode left for a file" in said, said
+    assert not (here / "r").exists()
+    remount(small, "nr_inodes=1000")
+    _, said = headrace(here, "run", "study.toml", "--results", "r")
+    assert len(list((here / "r/trials").iterdir())) == 1, said
+    assert "No space left" not in said
+
+
+def test_trials_of_a_full_target_run_when_there_is_space(small: Path) -> None:
+    """With three inodes the target's folder can be made, its scratch folder cannot."""
+    here = small.parent
+    remount(small, "nr_inodes=3")
     code, said = headrace(here, "run", "study.toml", "--results", "r")
     assert code == 5 and "No space left on device (free some space or inodes" in said, said
     assert "to run the 1 failed trial again: headrace resume r --retry-invalid" in said
