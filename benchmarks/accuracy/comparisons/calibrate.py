@@ -85,12 +85,16 @@ COMPARISON = Comparison(
         "to 11 % too fast. On another set of measurements the second cost changed the median error "
         "of the checked cells from 9 to 6 %, and the largest from 20 to 16 %; the first was too "
         "small to be determined there.",
+        "Since 2026-11-29 jobs are compared with those beside them, requests take CPU time beside "
+        "jobs, and waits for storage cool the caches ([models](models.md#nodes-and-jobs)). They "
+        "were chosen on the measurements of 2026-11-28, where the median error of the checked "
+        "cells fell from 10 to 7.8 %, and the largest from 32 to 27 %. This run is of "
+        "measurements that were made afterwards; nothing was changed after it.",
         "The machine decides how well it can be told. Of two runs of 2026-11-28, both on a machine "
         "that seemed idle, the first had a median error of 3.2 % (null model: 6.0 %) and a largest "
-        "one of 22 %. In this one, hours later, the same cells took from 5 % less to 35 % more "
-        "time. Between the two, warm cells of XRootD became warm: they had read every byte "
-        "from the server's drive, and the fit took its time for the network's. The analysis of a "
-        "TTree over XRootD was predicted 22 % too slow in the first run.",
+        "one of 22 %, the second of 10 % (7.9 %) and 32 %. A scan of a TTree over NFS is too fast "
+        "in all: the client in user space and the server take more CPU time the busier the cores "
+        "are.",
         "In runs before 2026-11-27 the simulation read ahead as kernels before 6.16 do: the "
         "analysis's file in 126 requests of the disk, Linux 6.18 in 179 ([large "
         "folios](models.md#page-cache-modelsrcpagecache)).",
