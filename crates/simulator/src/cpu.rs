@@ -16,8 +16,8 @@ pub struct SharingSpec {
     pub timeslice_ns: u64,
     /// Time lost per context switch, whatever ran before.
     pub switch_ns: u64,
-    /// Time in which a task loads again what it had in the core's caches, if all of it was displaced
-    /// while it waited for its turn or for storage; at most the time of the work that follows.
+    /// Time in which a task loads again what it had in the core's caches, if all of it was
+    /// displaced while it waited for its turn or for storage; at most the time of the next work.
     pub reload_ns: u64,
     /// Fraction of a core's speed lost when all cores are busy (memory bandwidth, shared caches,
     /// turbo); linear in the number of busy cores.
@@ -51,9 +51,9 @@ struct Running<W> {
 const DISPLACED: f64 = 0.25;
 
 /// Time constant in which a core's caches lose what a waiting task had in them: to other tasks, to
-/// the system, and to sleep states that flush them. What is left shrinks by the same share with each
-/// line that others load (Thiebaut and Stone). 1 MB of a second level that others fill at 1 GB/s; an
-/// assumption (docs/models.md).
+/// the system, and to sleep states that flush them. What is left shrinks by the same share with
+/// each line that others load (Thiebaut and Stone). 1 MB of a second level that others fill at
+/// 1 GB/s; an assumption (docs/models.md).
 const CACHE_LIFE_NS: f64 = 1e6;
 
 /// Return the share of its time that a core works with this many tasks for each core.
