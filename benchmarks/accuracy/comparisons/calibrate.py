@@ -88,7 +88,7 @@ COMPARISON = Comparison(
         "Since 2026-11-29 jobs are compared with those beside them, requests take CPU time beside "
         "jobs, and waits for storage cool the caches ([models](models.md#nodes-and-jobs)). They "
         "were chosen on the measurements of 2026-11-28, where the median error of the checked "
-        "cells fell from 10 to 7.8 %, and the largest from 32 to 27 %. This run is of "
+        "cells fell from 10 to 6.5 %, and the largest from 32 to 25 %. This run is of "
         "measurements that were made afterwards; nothing was changed after it.",
         "The machine decides how well it can be told. Of two runs of 2026-11-28, both on a machine "
         "that seemed idle, the first had a median error of 3.2 % (null model: 6.0 %) and a largest "
