@@ -92,9 +92,9 @@ COMPARISON = Comparison(
         "measurements that were made afterwards; nothing was changed after it.",
         "The machine decides how well it can be told. Of two runs of 2026-11-28, both on a machine "
         "that seemed idle, the first had a median error of 3.2 % (null model: 6.0 %) and a largest "
-        "one of 22 %, the second of 10 % (7.9 %) and 32 %. A scan of a TTree over NFS is too fast "
-        "in all: the client in user space and the server take more CPU time the busier the cores "
-        "are.",
+        "one of 22 %, the second of 10 % (7.9 %) and 32 %. In that one and in this, a scan of a "
+        "TTree over NFS with four slots is predicted much too fast: the busier the cores are, the "
+        "more CPU time a request takes in the client in user space and in the server.",
         "In runs before 2026-11-27 the simulation read ahead as kernels before 6.16 do: the "
         "analysis's file in 126 requests of the disk, Linux 6.18 in 179 ([large "
         "folios](models.md#page-cache-modelsrcpagecache)).",
